@@ -1,0 +1,1 @@
+"""The memory plane for AI agents."""

@@ -1,0 +1,1 @@
+"""Who may: tags and ownership."""

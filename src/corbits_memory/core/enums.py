@@ -1,0 +1,142 @@
+"""The closed vocabularies. Database CHECKs, wire models and tools derive from here; a test compares them."""
+
+from enum import StrEnum
+
+
+class VersionStatus(StrEnum):
+    ACTIVE = "active"
+    SUPERSEDED = "superseded"
+    DEPRECATED = "deprecated"
+    ARCHIVED = "archived"
+    TOMBSTONED = "tombstoned"
+
+
+class CreatedByKind(StrEnum):
+    HUMAN = "human"
+    AGENT = "agent"
+    SYSTEM = "system"
+    ADAPTER = "adapter"
+
+
+class LineageClass(StrEnum):
+    """Where a version comes from; stored as ``version.source_class``."""
+
+    NATIVE = "native"
+    IMPORTED = "imported"
+    DERIVED = "derived"
+
+
+class Provenance(StrEnum):
+    STATED = "stated"
+    INFERRED = "inferred"
+    UNKNOWN = "unknown"
+
+
+class TemporalClass(StrEnum):
+    EVENT = "event"
+    DEADLINE = "deadline"
+    STATE = "state"
+    LESSON = "lesson"
+
+
+class RetentionClass(StrEnum):
+    DURABLE = "durable"
+    STANDARD = "standard"
+    EPHEMERAL = "ephemeral"
+    SOURCE_ONLY = "source_only"
+
+
+class RankingSource(StrEnum):
+    """Feeds authority only; never stored as lineage."""
+
+    NATIVE = "native"
+    THREAD = "thread"
+    CHANNEL = "channel"
+    CALL = "call"
+    RECORD = "record"
+
+
+class EdgeRel(StrEnum):
+    MENTIONS = "mentions"
+    ABOUT = "about"
+    AUTHORED_BY = "authored_by"
+    INVOLVES = "involves"
+    PART_OF = "part_of"
+    DERIVED_FROM = "derived_from"
+    SUPPORTS = "supports"
+    CONTRADICTS = "contradicts"
+    SUPERSEDES = "supersedes"
+
+
+class EdgeEnd(StrEnum):
+    """What an edge may stand on once stored."""
+
+    DOCUMENT = "document"
+    VERSION = "version"
+    CHUNK = "chunk"
+    ENTITY = "entity"
+
+
+class HintEnd(StrEnum):
+    """What an edge hint may name; ``native`` becomes an entity of kind ``principal``."""
+
+    DOCUMENT = "document"
+    VERSION = "version"
+    CHUNK = "chunk"
+    ENTITY = "entity"
+    NATIVE = "native"
+
+
+class ModelStatus(StrEnum):
+    ACTIVE = "active"
+    READY = "ready"
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class EvidenceLevel(StrEnum):
+    STRONG = "strong"
+    WEAK = "weak"
+    NONE = "none"
+
+
+class Channel(StrEnum):
+    LEXICAL = "lexical"
+    DENSE = "dense"
+
+
+class Degraded(StrEnum):
+    """What an answer lacked, in the order in which answers list it."""
+
+    EMBED_UNAVAILABLE = "embed_unavailable"
+    DENSE_UNAVAILABLE = "dense_unavailable"
+    LEXICAL_ONLY = "lexical_only"
+    DENSE_PARTIAL = "dense_partial"
+    RERANK_UNAVAILABLE = "rerank_unavailable"
+    RERANK_QUERY_TOO_LONG = "rerank_query_too_long"
+    LIVE_TIMEOUT = "live_timeout"
+    LIVE_ERROR = "live_error"
+    MEMORY_UNAVAILABLE = "memory_unavailable"
+
+
+class AddStatus(StrEnum):
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+class Capability(StrEnum):
+    ADD = "memory:add"
+    SEARCH = "memory:search"
+    FORGET = "memory:forget"
+    PURGE = "memory:purge"
+    ADMIN = "memory:admin"
+
+
+class SearchProfile(StrEnum):
+    DEFAULT = "default"
+    COMPAT = "compat"

@@ -1,0 +1,44 @@
+"""Every limit of the product, in one place. Units are in the names or beside them."""
+
+# Documents (characters are Unicode code points).
+TITLE_CHARS = 500
+KIND_CHARS = 200
+ID_CHARS = 256
+"""Tenant, principal, adapter, external reference, thread, generator and entity ids."""
+EXTERNAL_REF_CHARS = 1_024
+AUTHOR_CHARS = 256
+CHUNK_CHARS = 100_000
+"""One incoming chunk. ``add`` splits a longer text into several; an adapted document may not exceed it."""
+CHUNKS_PER_DOCUMENT = 2_000
+TEXT_CHARS = CHUNK_CHARS * CHUNKS_PER_DOCUMENT
+ATTRIBUTES = 64
+ATTRIBUTE_KEY_CHARS = 256
+ATTRIBUTE_VALUE_CHARS = 10_000
+SAFE_INTEGER = 2**53 - 1
+"""Canonical JSON holds integers exactly only up to here."""
+ACCESS_TAGS = 64
+TAG_CHARS = 256
+SHARED_PRINCIPALS = 64
+VERSION_REFS = 256
+"""``derived_from``, ``supports`` and ``contradicts``, each."""
+ENTITY_HINTS = 256
+EDGES = 256
+
+# Requests.
+BODY_BYTES = 10 * 1024 * 1024
+BATCH_ITEMS = 1_000
+QUERY_CHARS = 8_192
+SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX = 8, 50
+ENGINE_LIMIT_MAX = 100
+LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX = 20, 100
+FILTER_VALUES = 256
+"""Entries of ``kinds``, ``entity_ids``, ``sources``."""
+MAX_PER_DOCUMENT = 50
+
+# Search.
+SNIPPET_CHARS = 240
+LIVE_SOURCE_SECONDS = 0.8
+
+# Models.
+EMBED_DIMS_MIN, EMBED_DIMS_MAX = 64, 4_000
+ERROR_BODY_CHARS = 500

@@ -1,0 +1,1 @@
+"""The default document store, on Postgres."""

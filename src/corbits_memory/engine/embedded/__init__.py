@@ -1,0 +1,1 @@
+"""A Postgres server of our own, supervised."""

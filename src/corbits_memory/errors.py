@@ -1,0 +1,221 @@
+"""What can go wrong, by who must act.
+
+::
+
+    MemoryError                      500  ours
+    ├── InvalidInputError            400  the caller mends the input
+    │   └── InvalidAdaptedDocumentError
+    ├── UnauthorizedError            401  the caller authenticates
+    ├── ForbiddenError               403  somebody grants it
+    ├── NotFoundError                404  unknown, or invisible to the caller
+    ├── ConflictError                409  refused by the state of the memory
+    │   └── ExternalRefInUseError
+    ├── TooLargeError                413  the caller sends less
+    ├── NotSupportedError            501  this store can't do it
+    ├── UpstreamError                502  a model or the database failed
+    │   ├── DatabaseError
+    │   ├── EmbedError
+    │   │   ├── EmbedTimeoutError
+    │   │   ├── EmbedHttpError
+    │   │   └── DimsOutOfBoundsError
+    │   └── RerankError
+    │       ├── RerankTimeoutError
+    │       ├── RerankHttpError
+    │       └── RerankQueryTooLongError
+    ├── UnavailableError             503  not ready, or closed
+    └── ConfigError                  500  the operator mends the configuration
+        ├── RerankConfigError
+        ├── MigrationError
+        ├── FtsLanguageError
+        └── EmbeddedPostgresError
+
+A message says what is wrong and what to do about it, and never holds a secret or a document's text.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class MemoryError(Exception):  # noqa: A001 - a contract of the plane
+    """The memory failed in a way nobody foresaw; the log has the details."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, message: str | None = None, *, details: Mapping[str, Any] | None = None) -> None:
+        self.message = message or " ".join((self.__doc__ or "").split())
+        self.details = dict(details) if details else None
+        super().__init__(self.message)
+
+
+class InvalidInputError(MemoryError):
+    """The input is not valid; the details name the fields."""
+
+    status = 400
+    code = "invalid_input"
+
+
+class InvalidAdaptedDocumentError(InvalidInputError):
+    """The adapted document is not valid: title and kind must not be blank."""
+
+    code = "invalid_document"
+
+
+class UnauthorizedError(MemoryError):
+    """The caller is not known; send a valid credential."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class ForbiddenError(MemoryError):
+    """You do not have permission to perform this action."""
+
+    status = 403
+    code = "forbidden"
+
+
+class NotFoundError(MemoryError):
+    """There is no such thing here, or you may not see it."""
+
+    status = 404
+    code = "not_found"
+
+
+class ConflictError(MemoryError):
+    """The memory's state does not allow this now."""
+
+    status = 409
+    code = "conflict"
+
+
+class ExternalRefInUseError(ConflictError):
+    """This external_ref belongs to somebody else's document; use another reference."""
+
+    code = "external_ref_in_use"
+
+
+class TooLargeError(MemoryError):
+    """The request is too large; send less at once."""
+
+    status = 413
+    code = "too_large"
+
+
+class NotSupportedError(MemoryError):
+    """This document store does not support the operation."""
+
+    status = 501
+    code = "not_supported"
+
+
+class UpstreamError(MemoryError):
+    """A service that the memory depends on failed; try again later."""
+
+    status = 502
+    code = "upstream_failed"
+
+
+class DatabaseError(UpstreamError):
+    """The database failed; nothing of this request was kept."""
+
+    code = "database_failed"
+
+
+class EmbedError(UpstreamError):
+    """The embedding model failed."""
+
+    code = "embed_failed"
+
+
+class EmbedTimeoutError(EmbedError):
+    """The embedding model did not answer in time; raise EMBED_TIMEOUT_MS or look at the endpoint."""
+
+    code = "embed_timeout"
+
+
+class EmbedHttpError(EmbedError):
+    """The embedding endpoint answered with an error or with something that is not its protocol."""
+
+    code = "embed_http"
+
+    def __init__(
+        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+        self.retry_after = retry_after
+
+
+class DimsOutOfBoundsError(EmbedError):
+    """The embedding model's vectors have a number of dimensions that can't be indexed."""
+
+    code = "embed_dims"
+
+
+class RerankError(UpstreamError):
+    """The reranking model failed."""
+
+    code = "rerank_failed"
+
+
+class RerankTimeoutError(RerankError):
+    """The reranking model did not answer in time; raise RERANK_TIMEOUT_MS or look at the endpoint."""
+
+    code = "rerank_timeout"
+
+
+class RerankHttpError(RerankError):
+    """The reranking endpoint answered with an error or with something that is not its protocol."""
+
+    code = "rerank_http"
+
+    def __init__(
+        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+        self.retry_after = retry_after
+
+
+class RerankQueryTooLongError(RerankError):
+    """The query leaves no room for a document in the reranker's window; ask a shorter question."""
+
+    code = "rerank_query_too_long"
+
+
+class UnavailableError(MemoryError):
+    """The memory is not ready, or closed."""
+
+    status = 503
+    code = "unavailable"
+
+
+class ConfigError(MemoryError):
+    """The configuration is not valid; the message names each variable, its problem and the fix."""
+
+    code = "config"
+
+
+class RerankConfigError(ConfigError):
+    """RERANK_MAX_DOC_CHARS exceeds what the reranking model reads."""
+
+    code = "rerank_config"
+
+
+class MigrationError(ConfigError):
+    """The database's migrations do not match this release."""
+
+    code = "migration"
+
+
+class FtsLanguageError(ConfigError):
+    """The full-text language of the index and of the queries differ."""
+
+    code = "fts_language"
+
+
+class EmbeddedPostgresError(ConfigError):
+    """The embedded Postgres can't start."""
+
+    code = "embedded_postgres"

@@ -1,0 +1,1 @@
+"""The mountable routes: guard, parse, validate, handle."""

@@ -1,0 +1,1 @@
+"""Outside brains: embedding and reranking clients, and the local model."""

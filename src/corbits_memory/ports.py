@@ -1,0 +1,374 @@
+"""What a host may plug in, and the values that cross those seams.
+
+Times are aware datetimes in UTC. Sequences are tuples so that values stay frozen.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from corbits_memory.core import limits
+from corbits_memory.core.enums import (
+    AddStatus,
+    Capability,
+    Channel,
+    CreatedByKind,
+    EdgeRel,
+    EvidenceLevel,
+    HintEnd,
+    LineageClass,
+    Provenance,
+    RankingSource,
+    RetentionClass,
+    SearchProfile,
+    TemporalClass,
+)
+from corbits_memory.errors import MemoryError
+
+Scalar = str | int | float | bool | None
+
+
+# --- who ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. Comes from the host's authentication, never from a request body."""
+
+    tenant_id: str
+    principal_id: str
+    capabilities: frozenset[Capability] = frozenset(Capability)
+
+
+# --- writing -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Sharing sugar of ``add``: the whole tenant, named principals, extra tags."""
+
+    tenant: bool = False
+    principals: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityHint:
+    kind: str
+    identifier: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeHint:
+    """An edge from the document to something. ``type`` native names a principal."""
+
+    rel: EdgeRel
+    type: HintEnd
+    ref: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """One incoming chunk of a document; ``role`` is who or what speaks in it."""
+
+    text: str
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDocument:
+    """One document to remember, already validated by the plane.
+
+    ``parts`` hold the text in order. ``access_tags`` None means "unchanged" on a repeat. ``occurred_at``
+    None means now, and then takes no part in the no-op comparison.
+    """
+
+    title: str
+    parts: tuple[TextPart, ...]
+    kind: str = "note"
+    adapter: str = "http"
+    external_ref: str | None = None
+    access_tags: tuple[str, ...] | None = None
+    share: Share | None = None
+    attributes: Mapping[str, Scalar] = field(default_factory=dict)
+    generator_agent_id: str | None = None
+    created_by_kind: CreatedByKind | None = None
+    provenance: Provenance | None = None
+    lineage_class: LineageClass | None = None
+    temporal_class: TemporalClass | None = None
+    retention_class: RetentionClass = RetentionClass.STANDARD
+    derived_from: tuple[str, ...] = ()
+    supports: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    occurred_at: datetime | None = None
+    thread: str | None = None
+    author: str | None = None
+    language: str | None = None
+    entity_hints: tuple[EntityHint, ...] = ()
+    edges: tuple[EdgeHint, ...] = ()
+    actor_count: int = 1
+    ranking_source: RankingSource = RankingSource.NATIVE
+    has_social_signal: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareReceipt:
+    """What became of a share request."""
+
+    tags: tuple[str, ...]
+    principals: tuple[str, ...] = ()
+    grants_materialized: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddResult:
+    document_id: str
+    version_id: str
+    version: int
+    status: AddStatus
+    chunks: int
+    degraded: tuple[str, ...] = ()
+    share: ShareReceipt | None = None
+
+
+# --- finding -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """One validated search. Empty filter tuples mean "no filter"."""
+
+    query: str
+    limit: int = limits.SEARCH_LIMIT_DEFAULT
+    kinds: tuple[str, ...] = ()
+    entity_ids: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    include_deprecated: bool = False
+    profile: SearchProfile | None = None
+    """None: the profile that the store is configured with."""
+    generation: str | None = None
+    explain: bool = False
+    occurred_after: datetime | None = None
+    occurred_before: datetime | None = None
+    attributes: Mapping[str, Scalar] = field(default_factory=dict)
+    max_per_document: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTarget:
+    type: str
+    id: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    adapter: str
+    external_ref: str
+    open: OpenTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Who says it, from when, how sure."""
+
+    version_id: str
+    version: int
+    status: str
+    created_by_kind: str
+    owner: str | None = None
+    author: str | None = None
+    thread: str | None = None
+    generator_agent_id: str | None = None
+    provenance: str | None = None
+    source_class: str | None = None
+    temporal_class: str | None = None
+    occurred_at: datetime | None = None
+    valid_until: datetime | None = None
+    evidence: EvidenceLevel | None = None
+    supports: int = 0
+    contradicts: int = 0
+    derived_from: tuple[str, ...] = ()
+    entity_ids: tuple[str, ...] = ()
+    channels: tuple[Channel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchItem:
+    document_id: str
+    chunk_id: str | None
+    title: str
+    snippet: str
+    score: float
+    kind: str
+    adapter: str
+    external_ref: str
+    citation: Citation
+    attribution: Attribution | None = None
+    updated_at: datetime | None = None
+    explain: Mapping[str, Any] | None = None
+    """Each part of the score by name, when the query asked to explain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    items: tuple[SearchItem, ...]
+    evidence: EvidenceLevel
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEvent:
+    """One row of ``list``. ``principal_id`` is the caller (a contract); ``owner`` is the real author."""
+
+    at: datetime
+    title: str
+    source: str
+    tenant_id: str
+    principal_id: str
+    document_id: str
+    version_id: str
+    kind: str
+    owner: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCapabilities:
+    embeddings_configured: bool = True
+    enforces_grants: bool = False
+    supports_feed: bool = False
+    supports_retention: bool = False
+    supports_list: bool = True
+
+
+# --- the ports ---------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class DocumentStore(Protocol):
+    """Durable documents of many tenants. The store enforces access to its own rows."""
+
+    @property
+    def capabilities(self) -> StoreCapabilities: ...
+
+    async def open(self) -> None:
+        """Get ready to answer; raises :class:`~corbits_memory.errors.ConfigError` saying what to mend."""
+
+    async def close(self) -> None: ...
+
+    async def add(
+        self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
+    ) -> list[AddResult | MemoryError]:
+        """Remember documents, one answer each in order; one refused document doesn't spoil the others."""
+        ...
+
+    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult: ...
+
+    async def list(
+        self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
+    ) -> list[TimelineEvent]: ...
+
+
+EmbedPurpose = Literal["query", "passage"]
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """An embedding model. ``model_key`` names its vector space (spec a §2)."""
+
+    @property
+    def base_url(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def api_style(self) -> str: ...
+
+    @property
+    def model_key(self) -> str: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose) -> list[list[float]]:
+        """One vector a text, in order; no texts, no call. Raises ``EmbedError``."""
+        ...
+
+    async def dims(self) -> int:
+        """Dimensions, found by embedding a probe text once."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RerankScore:
+    index: int
+    score: float
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """A cross-encoder that scores documents against a query."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def rerank(self, query: str, documents: Sequence[str]) -> list[RerankScore]:
+        """Scores sorted descending, fewer than sent when the model leaves some out.
+
+        Raises :class:`~corbits_memory.errors.RerankError`. No documents, no call.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveItem:
+    """One hit of a live source, under the host's own tokens."""
+
+    adapter: str
+    external_ref: str
+    title: str
+    snippet: str
+    score: float
+    kind: str
+    citation: Citation
+    updated_at: datetime | None = None
+
+
+@runtime_checkable
+class SourceProvider(Protocol):
+    """Something searched live beside the memory, fail-soft within 0.8 s."""
+
+    @property
+    def id(self) -> str: ...
+
+    async def search_live(
+        self, *, query: str, tenant_id: str, principal_id: str, limit: int
+    ) -> Sequence[LiveItem]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedText:
+    text: str
+    title: str | None = None
+
+
+@runtime_checkable
+class TextExtractor(Protocol):
+    """Turns a file's bytes into text."""
+
+    async def extract(self, data: bytes, *, mime_type: str | None, filename: str | None) -> ExtractedText: ...

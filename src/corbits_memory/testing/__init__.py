@@ -1,0 +1,1 @@
+"""Fakes for hosts' own tests."""

@@ -1,0 +1,1 @@
+"""Request and response models, shared by every door. No web framework here."""
