@@ -32,8 +32,11 @@
 A message says what is wrong and what to do about it, and never holds a secret or a document's text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
+
+Details = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""More about an error, for machines: facts by name, or ``{"field", "problem"}`` a problem found."""
 
 
 class MemoryError(Exception):  # noqa: A001 - a contract of the plane
@@ -42,9 +45,9 @@ class MemoryError(Exception):  # noqa: A001 - a contract of the plane
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
 
-    def __init__(self, message: str | None = None, *, details: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, message: str | None = None, *, details: Details | None = None) -> None:
         self.message = message or " ".join((self.__doc__ or "").split())
-        self.details = dict(details) if details else None
+        self.details = details or None
         super().__init__(self.message)
 
 

@@ -1,1 +1,1 @@
-"""Outside brains: embedding and reranking clients, and the local model."""
+"""Embedding and reranking clients behind the ports; :mod:`.factory` picks them by configuration."""

@@ -1,0 +1,406 @@
+"""The verb ``add``: claim, compare, keep, supersede, insert, number. One transaction a batch.
+
+What holds, however many processes write at once: the same content twice is a no-op; of racing different
+contents one is active and the versions are 1..n; nothing of a refused document is kept; a batch that
+fails as a whole is tried again one document at a time, so that one spoils no other.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psycopg
+import stamina
+from psycopg import AsyncCursor
+from psycopg.rows import TupleRow, dict_row
+from psycopg.types.json import Jsonb
+
+from corbits_memory.core import ids, limits
+from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd
+from corbits_memory.engine import drafts
+from corbits_memory.engine.drafts import Draft, Row
+from corbits_memory.engine.ids import new_id
+from corbits_memory.engine.pool import Connection, Database
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.vectors import retag_vectors
+from corbits_memory.errors import (
+    DatabaseError,
+    ExternalRefInUseError,
+    InvalidInputError,
+    MemoryError,
+    TooLargeError,
+)
+from corbits_memory.ports import AddResult, NewDocument
+
+logger = logging.getLogger("corbits_memory.capture")
+
+TRANSACTION_CHUNKS = 1_000
+"""A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
+TRANSACTION_DOCUMENTS = 500
+RETRIES = 5
+_RETRIED = ("40001", "40P01")
+"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock."""
+
+
+@dataclass(slots=True)
+class Captured:
+    """What a capture wrote: an answer a document, and the chunks that wait for vectors."""
+
+    answers: list[AddResult | MemoryError]
+    chunk_ids: list[str] = field(default_factory=list)
+
+
+class CaptureService:
+    def __init__(self, database: Database, *, language: str, known_languages: frozenset[str]) -> None:
+        self._database = database
+        self._language = language
+        self._known_languages = known_languages
+
+    async def capture(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        now: datetime,
+        lease_seconds: float,
+    ) -> Captured:
+        """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them."""
+        answers: dict[int, AddResult | MemoryError] = {}
+        planned: list[Draft] = []
+        for position, document in enumerate(documents):
+            try:
+                planned.append(self._draft(document, position, tenant_id, principal_id, now))
+            except MemoryError as error:
+                answers[position] = error
+        chunk_ids: list[str] = []
+        for group in _transactions(planned):
+            written = await self._write_group(tenant_id, principal_id, group, lease_seconds)
+            answers.update(written)
+            chunk_ids.extend(
+                chunk_id
+                for draft in group
+                if isinstance(answers[draft.position], AddResult)
+                for chunk_id in draft.chunk_ids
+            )
+        return Captured([answers[position] for position in range(len(documents))], chunk_ids)
+
+    def _draft(
+        self, document: NewDocument, position: int, tenant_id: str, principal_id: str, now: datetime
+    ) -> Draft:
+        if document.language is not None and document.language not in self._known_languages:
+            raise InvalidInputError(
+                "language is not a text search configuration of this database, like english, german or simple.",
+                details={"field": "language"},
+            )
+        draft = drafts.draft_document(
+            document,
+            position=position,
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            language=self._language,
+            now=now,
+        )
+        if len(document.parts) > limits.CHUNKS_PER_DOCUMENT:
+            raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
+        return draft
+
+    async def _write_group(
+        self, tenant_id: str, principal_id: str, group: list[Draft], lease_seconds: float
+    ) -> dict[int, AddResult | MemoryError]:
+        try:
+            return await self._write(tenant_id, principal_id, group, lease_seconds)
+        except DatabaseError as error:
+            if not isinstance(
+                error.__cause__, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError
+            ):
+                raise
+            if len(group) == 1:
+                logger.error("a document was refused by the database (SQLSTATE %s)", error.__cause__.sqlstate)
+                return {group[0].position: error}
+        answers: dict[int, AddResult | MemoryError] = {}
+        for draft in group:
+            answers.update(await self._write_group(tenant_id, principal_id, [draft], lease_seconds))
+        return answers
+
+    async def _write(
+        self, tenant_id: str, principal_id: str, group: list[Draft], lease_seconds: float
+    ) -> dict[int, AddResult | MemoryError]:
+        async for attempt in stamina.retry_context(
+            on=_may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
+        ):
+            with attempt:
+                for draft in group:
+                    draft.chunk_ids = []
+                async with self._database.tenant(tenant_id) as conn:
+                    return await _Writer(conn, tenant_id, principal_id, lease_seconds).write(group)
+        raise AssertionError("the retry loop returns or raises")
+
+
+def _may_run_again(error: Exception) -> bool:
+    cause = error.__cause__
+    return (
+        isinstance(error, DatabaseError) and isinstance(cause, psycopg.Error) and cause.sqlstate in _RETRIED
+    )
+
+
+def _transactions(planned: list[Draft]) -> Iterator[list[Draft]]:
+    """Groups in order, each with a source reference at most once: a repeat in one batch sees what came before."""
+    group: list[Draft] = []
+    keys: set[tuple[str, str]] = set()
+    chunks = 0
+    for draft in planned:
+        full = len(group) >= TRANSACTION_DOCUMENTS or chunks + len(draft.chunks) > TRANSACTION_CHUNKS
+        if group and (full or draft.key in keys):
+            yield group
+            group, keys, chunks = [], set(), 0
+        group.append(draft)
+        keys.add(draft.key)
+        chunks += len(draft.chunks)
+    if group:
+        yield group
+
+
+class _Writer:
+    """The statements of one transaction."""
+
+    def __init__(self, conn: Connection, tenant_id: str, principal_id: str, lease_seconds: float) -> None:
+        self._conn = conn
+        self._queries = load_queries("capture")
+        self._lease_seconds = lease_seconds
+        self._tenant_id = tenant_id
+        self._principal_id = principal_id
+        self._generation = ""
+        self._dropped_chunks = 0
+
+    async def write(self, group: list[Draft]) -> dict[int, AddResult | MemoryError]:
+        answers: dict[int, AddResult | MemoryError] = {}
+        self._generation = await self._lock_tenant()
+        group = await self._refuse_unknown_references(group, answers)
+        claimed = await self._claim(group)
+        owned = []
+        for draft in group:
+            row = claimed[draft.key]
+            if row["owner_principal_id"] != self._principal_id:
+                answers[draft.position] = ExternalRefInUseError()
+                continue
+            self._settle_tags(draft, row)
+            owned.append((draft, row))
+        changed, retagged = await self._compare(owned, answers)
+        if retagged:
+            await self._run("retag_documents", rows=retagged)
+            await retag_vectors(self._conn, self._tenant_id, [row["document_id"] for row in retagged])
+        if changed:
+            await self._insert(changed)
+            await self._finish(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
+        for draft in changed:
+            answers[draft.position] = AddResult(
+                document_id=draft.document_id,
+                version_id=draft.version_id,
+                version=draft.version,
+                status=AddStatus.CREATED if claimed[draft.key]["fresh"] else AddStatus.UPDATED,
+                chunks=len(draft.chunks),
+            )
+        return answers
+
+    async def _lock_tenant(self) -> str:
+        rows = await self._fetch("lock_tenant")
+        if not rows:
+            await self._run("create_tenant")
+            rows = await self._fetch("lock_tenant")
+        return str(rows[0]["live_generation"])
+
+    async def _refuse_unknown_references(
+        self, group: list[Draft], answers: dict[int, AddResult | MemoryError]
+    ) -> list[Draft]:
+        wanted = sorted({reference for draft in group for reference in draft.references})
+        if not wanted:
+            return group
+        known = {row["id"] for row in await self._fetch("citable_versions", ids=wanted)}
+        kept = []
+        for draft in group:
+            if known.issuperset(draft.references):
+                kept.append(draft)
+                continue
+            answers[draft.position] = InvalidInputError(
+                "derived_from, supports and contradicts must name versions that exist and that you may see.",
+                details={"unknown": sum(r not in known for r in draft.references)},
+            )
+        return kept
+
+    async def _claim(self, group: list[Draft]) -> dict[tuple[str, str], Row]:
+        if not group:
+            return {}
+        rows = [drafts.document_row(draft, self._principal_id, self._tenant_id) for draft in group]
+        claimed = await self._fetch("claim_documents", rows=rows)
+        return {(row["adapter"], row["external_ref"]): row for row in claimed}
+
+    def _settle_tags(self, draft: Draft, row: Row) -> None:
+        """What was not given stays as the document has it."""
+        draft.document_id = row["id"]
+        draft.thread_seq = row["thread_seq"]
+        if draft.access_tags is None:
+            draft.access_tags = list(row["access_tags"])
+        if draft.system_tags is None:
+            draft.system_tags = list(row["system_tags"])
+        draft.tags = draft.access_tags + draft.system_tags
+
+    async def _compare(
+        self, owned: list[tuple[Draft, Row]], answers: dict[int, AddResult | MemoryError]
+    ) -> tuple[list[Draft], list[Row]]:
+        """The drafts that need a version, and the rows whose tags alone changed."""
+        known = [draft.document_id for draft, row in owned if not row["fresh"]]
+        current: dict[str, Row] = {}
+        if known:
+            rows = await self._fetch("current_versions", documents=known, generation=self._generation)
+            current = {row["document_id"]: row for row in rows}
+        changed: list[Draft] = []
+        retagged: list[Row] = []
+        for draft, row in owned:
+            version = current.get(draft.document_id, {})
+            if version.get("content_hash") != draft.content_hash:
+                draft.version = (version.get("last_version") or 0) + 1
+                draft.supersedes = version.get("active_id")
+                draft.version_id = new_id(ids.VERSION)
+                draft.raw_capture_id = new_id(ids.RAW_CAPTURE)
+                draft.chunk_ids = [new_id(ids.CHUNK) for _ in draft.chunks]
+                changed.append(draft)
+                continue
+            same = draft.access_tags == row["access_tags"] and draft.system_tags == row["system_tags"]
+            if not same:
+                retagged.append(
+                    {
+                        "document_id": draft.document_id,
+                        "access_tags": draft.access_tags,
+                        "system_tags": draft.system_tags,
+                    }
+                )
+            answers[draft.position] = AddResult(
+                document_id=draft.document_id,
+                version_id=version["active_id"],
+                version=version["active_version"],
+                status=AddStatus.UNCHANGED if same else AddStatus.UPDATED,
+                chunks=0,
+            )
+        return changed, retagged
+
+    async def _insert(self, changed: list[Draft]) -> None:
+        await self._keep_raw_captures(changed)
+        superseding = [draft for draft in changed if draft.supersedes]
+        versions = [drafts.version_row(draft) for draft in changed]
+        chunks = [row for draft in changed for row in drafts.chunk_rows(draft)]
+        chunk_ids = [row["id"] for row in chunks]
+        again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
+        dropped: AsyncCursor[TupleRow] | None = None
+        async with self._conn.pipeline():
+            if superseding:
+                documents = [draft.document_id for draft in superseding]
+                await self._run("supersede_versions", versions=[draft.supersedes for draft in superseding])
+                dropped = await self._run(
+                    "drop_search_rows", documents=documents, generation=self._generation
+                )
+            if again:
+                await self._run("update_documents", rows=again)
+            await self._run("insert_versions", rows=versions, generation=self._generation)
+            if chunks:
+                await self._run("insert_chunks", rows=chunks)
+                await self._run("insert_search_rows", rows=chunks, generation=self._generation)
+                await self._run("enqueue_chunks", chunks=chunk_ids, lease=self._lease_seconds)
+                if any(draft.document.thread for draft in changed):
+                    await self._run("enqueue_followers", chunks=chunk_ids)
+        self._dropped_chunks = dropped.rowcount if dropped else 0
+        await self._insert_graph(changed)
+
+    async def _keep_raw_captures(self, changed: list[Draft]) -> None:
+        rows = [drafts.raw_capture_row(draft) for draft in changed]
+        await self._run("keep_raw_captures", rows=rows)
+        # A second statement: one that raced sees the other's row only with a new snapshot.
+        found = await self._fetch("raw_captures", hashes=[row["source_hash"] for row in rows])
+        kept = {row["source_hash"]: row["id"] for row in found}
+        for draft, row in zip(changed, rows, strict=True):
+            draft.raw_capture_id = kept[row["source_hash"]]
+
+    async def _insert_graph(self, changed: list[Draft]) -> None:
+        entities = await self._upsert_entities(changed)
+        edges = [edge for draft in changed for edge in _edges(draft, entities)]
+        if edges:
+            await self._run("insert_edges", rows=edges)
+
+    async def _upsert_entities(self, changed: list[Draft]) -> dict[tuple[str, str], str]:
+        wanted: dict[tuple[str, str], str | None] = {}
+        for draft in changed:
+            for hint in draft.document.entity_hints:
+                wanted[hint.kind, hint.identifier] = hint.label or wanted.get((hint.kind, hint.identifier))
+            for edge in draft.document.edges:
+                if edge.type is HintEnd.NATIVE:
+                    wanted.setdefault(("principal", edge.ref), None)
+        if not wanted:
+            return {}
+        rows = [
+            {"id": new_id(ids.ENTITY), "kind": kind, "identifier": identifier, "label": label}
+            for (kind, identifier), label in wanted.items()
+        ]
+        found = await self._fetch("upsert_entities", rows=rows)
+        return {(row["kind"], row["identifier"]): row["id"] for row in found}
+
+    async def _finish(self, changed: list[Draft], *, fresh: int) -> None:
+        await self._run(
+            "finish",
+            versions=[draft.version_id for draft in changed],
+            documents=fresh,
+            chunks=sum(len(draft.chunk_ids) for draft in changed) - self._dropped_chunks,
+            languages=sorted({draft.language for draft in changed}),
+        )
+
+    async def _run(self, query: str, **parameters: Any) -> AsyncCursor[TupleRow]:
+        return await self._conn.execute(self._queries[query], self._bind(parameters))
+
+    async def _fetch(self, query: str, **parameters: Any) -> list[Row]:
+        cursor = self._conn.cursor(row_factory=dict_row)
+        await cursor.execute(self._queries[query], self._bind(parameters))
+        return await cursor.fetchall()
+
+    def _bind(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        if "rows" in parameters:
+            parameters["rows"] = Jsonb(parameters["rows"])
+        return {"tenant": self._tenant_id, "principal": self._principal_id, **parameters}
+
+
+def _edges(draft: Draft, entities: dict[tuple[str, str], str]) -> Iterator[Row]:
+    document = draft.document
+    for hint in document.entity_hints:
+        yield _edge(
+            EdgeRel.MENTIONS,
+            EdgeEnd.DOCUMENT,
+            draft.document_id,
+            EdgeEnd.ENTITY,
+            entities[hint.kind, hint.identifier],
+        )
+    for edge in document.edges:
+        if edge.type is HintEnd.NATIVE:
+            yield _edge(
+                edge.rel, EdgeEnd.DOCUMENT, draft.document_id, EdgeEnd.ENTITY, entities["principal", edge.ref]
+            )
+        else:
+            yield _edge(edge.rel, EdgeEnd.DOCUMENT, draft.document_id, EdgeEnd(edge.type), edge.ref)
+    claims = {
+        EdgeRel.DERIVED_FROM: document.derived_from,
+        EdgeRel.SUPPORTS: document.supports,
+        EdgeRel.CONTRADICTS: document.contradicts,
+    }
+    for rel, references in claims.items():
+        for reference in references:
+            yield _edge(rel, EdgeEnd.VERSION, draft.version_id, EdgeEnd.VERSION, reference)
+
+
+def _edge(rel: EdgeRel, from_type: EdgeEnd, from_ref: str, to_type: EdgeEnd, to_ref: str) -> Row:
+    return {
+        "id": new_id(ids.EDGE),
+        "rel": rel,
+        "from_type": from_type,
+        "from_ref": from_ref,
+        "to_type": to_type,
+        "to_ref": to_ref,
+    }

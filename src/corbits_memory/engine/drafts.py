@@ -1,0 +1,266 @@
+"""From a validated document to the rows it becomes: everything that can be settled before the database is asked."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from corbits_memory.access.tags import resolve_access_tags
+from corbits_memory.core import hashing, ids, planning
+from corbits_memory.core.authority import authority
+from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
+from corbits_memory.core.text import ends_with_question, normalise, word_count
+from corbits_memory.engine.ids import new_id
+from corbits_memory.errors import InvalidAdaptedDocumentError
+from corbits_memory.ports import NewDocument
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Draft:
+    """One document on its way in. ``document_id`` and what follows it are settled by the database."""
+
+    position: int
+    document: NewDocument
+    external_ref: str
+    language: str
+    occurred_at: datetime
+    attribution: ResolvedAttribution
+    chunks: tuple[PlannedChunk, ...]
+    content_hash: str
+    access_tags: list[str] | None
+    """The caller's own; None leaves those of a known document as they are."""
+    system_tags: list[str] | None
+    document_id: str
+    version_id: str = ""
+    version: int = 1
+    supersedes: str | None = None
+    raw_capture_id: str = ""
+    thread_seq: int = 0
+    chunk_ids: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.document.adapter, self.external_ref
+
+    @property
+    def references(self) -> Sequence[str]:
+        return (*self.document.derived_from, *self.document.supports, *self.document.contradicts)
+
+
+def draft_document(
+    document: NewDocument, *, position: int, tenant_id: str, principal_id: str, language: str, now: datetime
+) -> Draft:
+    """Plan a document: defaults, chunks, hashes. Raises ``InvalidAdaptedDocumentError``."""
+    if not document.title.strip() or not document.kind.strip():
+        raise InvalidAdaptedDocumentError
+    attribution = planning.resolve_attribution(
+        generator_agent_id=document.generator_agent_id,
+        created_by_kind=document.created_by_kind,
+        provenance=document.provenance,
+        lineage_class=document.lineage_class,
+        temporal_class=document.temporal_class,
+    )
+    external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
+    own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
+    system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
+    return Draft(
+        position=position,
+        document=document,
+        external_ref=external_ref,
+        language=document.language or language,
+        occurred_at=document.occurred_at or now,
+        attribution=attribution,
+        chunks=planning.plan_chunks([(part.text, part.role) for part in document.parts]),
+        content_hash=_content_hash(document, external_ref, attribution),
+        access_tags=None if document.access_tags is None else own,
+        system_tags=system if document.share is not None else None,
+        document_id=new_id(ids.DOCUMENT),
+    )
+
+
+def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
+    """The row of ``claim_documents``: what a new document starts with."""
+    document = draft.document
+    return {
+        "position": draft.position,
+        "id": draft.document_id,
+        "kind": document.kind,
+        "title": document.title,
+        "adapter": document.adapter,
+        "external_ref": draft.external_ref,
+        "access_tags": draft.access_tags or [],
+        "system_tags": draft.system_tags or list(resolve_access_tags(principal_id, tenant_id)),
+        "attributes": dict(document.attributes),
+        "thread": document.thread,
+        "author": document.author,
+    }
+
+
+def raw_capture_row(draft: Draft) -> Row:
+    """The payload as received, under the hash that makes an identical one the same capture."""
+    occurred_at = iso(draft.occurred_at)
+    payload = _payload(draft)
+    return {
+        "id": draft.raw_capture_id,
+        "adapter": draft.document.adapter,
+        "external_ref": draft.external_ref,
+        "raw_text": hashing.canonical_json(
+            {"adapter": draft.document.adapter, "occurredAt": occurred_at, "document": payload}
+        ),
+        "metadata": {"occurredAt": occurred_at},
+        "source_hash": hashing.source_hash(
+            adapter=draft.document.adapter, occurred_at=occurred_at, document=payload
+        ),
+    }
+
+
+def version_row(draft: Draft) -> Row:
+    document, attribution = draft.document, draft.attribution
+    return {
+        "id": draft.version_id,
+        "document_id": draft.document_id,
+        "version": draft.version,
+        "supersedes": draft.supersedes,
+        "content_hash": draft.content_hash,
+        "title": document.title,
+        "kind": document.kind,
+        "attributes": dict(document.attributes),
+        "tags": draft.tags,
+        "access_tags": draft.access_tags,
+        "system_tags": draft.system_tags,
+        "thread": document.thread,
+        "author": document.author,
+        "language": draft.language,
+        "occurred_at": draft.occurred_at.isoformat(),
+        "created_by_kind": attribution.created_by_kind,
+        "generator_agent_id": document.generator_agent_id,
+        "authority": authority(
+            attribution.created_by_kind,
+            document.actor_count,
+            document.ranking_source,
+            document.has_social_signal,
+        ),
+        "actor_count": document.actor_count,
+        "has_social_signal": document.has_social_signal,
+        "source_class": attribution.lineage_class,
+        "raw_capture_id": draft.raw_capture_id,
+        "provenance": attribution.provenance,
+        "temporal_class": attribution.temporal_class,
+        "valid_from": _optional_iso(document.valid_from),
+        "valid_until": _optional_iso(document.valid_until),
+        "retention_class": document.retention_class,
+    }
+
+
+def chunk_rows(draft: Draft) -> list[Row]:
+    """Rows of ``insert_chunks`` and, in the same dicts, of ``insert_search_rows``."""
+    document = draft.document
+    context = document.thread or (draft.document_id if len(draft.chunks) > 1 else None)
+    head = normalise(_head(document))
+    return [
+        {
+            "id": chunk_id,
+            "version_id": draft.version_id,
+            "document_id": draft.document_id,
+            "ordinal": chunk.ordinal,
+            "text": chunk.text,
+            "role": chunk.role,
+            "token_count": chunk.token_count,
+            "thread_seq": draft.thread_seq,
+            "context_key": context,
+            "head": head,
+            "body": normalise(chunk.text),
+            "words": word_count(chunk.text),
+            "asks": ends_with_question(chunk.text),
+        }
+        for chunk_id, chunk in zip(draft.chunk_ids, draft.chunks, strict=True)
+    ]
+
+
+def iso(instant: datetime) -> str:
+    """Milliseconds and Z, as the payloads and answers have it."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _optional_iso(instant: datetime | None) -> str | None:
+    return None if instant is None else instant.isoformat()
+
+
+def _head(document: NewDocument) -> str:
+    """Title and author; an author whom the title names counts once."""
+    author = document.author or ""
+    if author.casefold() in document.title.casefold():
+        return document.title
+    return f"{document.title}\n{author}"
+
+
+def _content_hash(document: NewDocument, external_ref: str, attribution: ResolvedAttribution) -> str:
+    return hashing.noop_key(
+        hashing.ContentFields(
+            title=document.title,
+            kind=document.kind,
+            external_ref=external_ref,
+            attributes=document.attributes,
+            parts=[(part.text, part.role) for part in document.parts],
+            thread=document.thread,
+            author=document.author,
+            provenance=attribution.provenance,
+            lineage_class=attribution.lineage_class,
+            temporal_class=attribution.temporal_class,
+            retention_class=document.retention_class,
+            valid_from=document.valid_from,
+            valid_until=document.valid_until,
+            derived_from=document.derived_from,
+            supports=document.supports,
+            contradicts=document.contradicts,
+            entity_hints=[(hint.kind, hint.identifier, hint.label) for hint in document.entity_hints],
+            edges=[(edge.rel, edge.type, edge.ref) for edge in document.edges],
+            generator_agent_id=document.generator_agent_id,
+            language=document.language,
+            occurred_at=document.occurred_at,
+        )
+    )
+
+
+def _payload(draft: Draft) -> Row:
+    """The adapted document in its wire spelling; what a replay reads. Absent fields are left out."""
+    document = draft.document
+    fields: Row = {
+        "kind": document.kind,
+        "title": document.title,
+        "externalRef": draft.external_ref,
+        "accessTags": draft.tags,
+        "attributes": dict(document.attributes) or None,
+        "entityHints": [
+            {k: v for k, v in (("kind", h.kind), ("identifier", h.identifier), ("label", h.label)) if v}
+            for h in document.entity_hints
+        ],
+        "edges": [{"rel": e.rel, "to": {"type": e.type, "ref": e.ref}} for e in document.edges] or None,
+        "chunks": [
+            {"ordinal": ordinal, "text": part.text} | ({"role": part.role} if part.role else {})
+            for ordinal, part in enumerate(document.parts)
+        ],
+        "actor": {"kind": draft.attribution.created_by_kind}
+        | ({"agentId": document.generator_agent_id} if document.generator_agent_id else {}),
+        "actorCount": document.actor_count if document.actor_count != 1 else None,
+        "sourceClass": document.ranking_source if document.ranking_source != "native" else None,
+        "hasSocialSignal": document.has_social_signal or None,
+        "lineageClass": draft.attribution.lineage_class,
+        "provenance": draft.attribution.provenance,
+        "temporalClass": draft.attribution.temporal_class,
+        "retentionClass": document.retention_class,
+        "validFrom": _optional_iso(document.valid_from),
+        "validUntil": _optional_iso(document.valid_until),
+        "derivedFrom": list(document.derived_from) or None,
+        "supports": list(document.supports) or None,
+        "contradicts": list(document.contradicts) or None,
+        "thread": document.thread,
+        "author": document.author,
+        "language": document.language,
+        "contentHash": "",
+    }
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,175 @@
+"""Filling in vectors: what a capture left open, what a crash left behind, what a late turn made outdated."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg.rows import dict_row
+
+from corbits_memory.core.passages import passage_text
+from corbits_memory.engine.drafts import Row
+from corbits_memory.engine.pool import Database
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.vectors import VectorRegistry, VectorSpace, vector_text
+from corbits_memory.errors import EmbedError, MemoryError
+from corbits_memory.ports import Embedder
+
+logger = logging.getLogger("corbits_memory.embedding")
+
+SLICE_CHUNKS = 64
+"""How many chunks one claim takes: few enough to finish within the lease on a slow model."""
+LEASE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """How many chunks wait for a vector, and the latest reason one had to be postponed."""
+
+    count: int
+    error: str | None = None
+
+
+class EmbeddingService:
+    """Embeds chunks with the configured model. No transaction is open while the model works."""
+
+    def __init__(self, database: Database, registry: VectorRegistry, embedder: Embedder | None) -> None:
+        self._database = database
+        self._registry = registry
+        self._embedder = embedder
+        self._queries = load_queries("vectors")
+
+    async def embed_within(self, tenant_id: str, chunk_ids: Sequence[str], seconds: float) -> bool:
+        """Embed just-captured chunks if it can be done in time. False: the queue has them, a worker goes on."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.embed(tenant_id, chunk_ids)
+        except TimeoutError:
+            logger.info("vectors of %d chunks are left to the worker", len(chunk_ids))
+            return False
+        except MemoryError as error:
+            logger.warning("embedding failed, the queue keeps %d chunks: %s", len(chunk_ids), error.code)
+            return False
+        return True
+
+    async def drain(self, tenant_id: str, *, slices: int | None = None) -> int:
+        """Embed what is due for a tenant; the number of chunks done. Postpones what fails, and says why."""
+        if self._embedder is None:
+            return 0
+        done = 0
+        while slices is None or slices > 0:
+            claimed = await self._claim(tenant_id)
+            if not claimed:
+                break
+            try:
+                await self.embed(tenant_id, claimed)
+            except EmbedError as error:
+                if len(claimed) == 1 or not await self._embed_singly(tenant_id, claimed, error):
+                    await self._postpone(tenant_id, claimed, error)
+                    break
+            done += len(claimed)
+            slices = None if slices is None else slices - 1
+        return done
+
+    async def embed(self, tenant_id: str, chunk_ids: Sequence[str]) -> None:
+        """Vectors for chunks, stored and off the queue. Raises ``EmbedError`` with nothing stored."""
+        if self._embedder is None or not chunk_ids:
+            return
+        space = await self._registry.activate(tenant_id, self._embedder)
+        async with self._database.tenant(tenant_id) as conn:
+            cursor = conn.cursor(row_factory=dict_row)
+            await cursor.execute(self._queries["passages"], {"tenant": tenant_id, "chunks": list(chunk_ids)})
+            rows = await cursor.fetchall()
+        if not rows:
+            return
+        vectors = await self._embedder.embed([_passage(row) for row in rows], purpose="passage")
+        _check_dims(vectors, space)
+        await self._store(tenant_id, space, rows, vectors)
+
+    async def enqueue_missing(self, tenant_id: str) -> int:
+        """Queue every searchable chunk that the configured model has no vector of; how many were missing."""
+        if self._embedder is None:
+            return 0
+        space = await self._registry.activate(tenant_id, self._embedder)
+        query = space.compose(self._queries["enqueue_missing"])
+        after, queued = "", 0
+        while True:
+            async with self._database.tenant(tenant_id) as conn:
+                row = await (await conn.execute(query, {"tenant": tenant_id, "after": after})).fetchone()
+            if row is None or row[0] is None:
+                return queued
+            after, queued = row[0], queued + row[1]
+
+    async def due_tenants(self) -> list[str]:
+        async with self._database.operator() as conn:
+            rows = await (await conn.execute(self._queries["due_tenants"])).fetchall()
+        return [row[0] for row in rows]
+
+    async def pending(self, tenant_id: str, principal_id: str | None = None) -> Pending:
+        """How many chunks wait: a principal's own, or all of the tenant."""
+        async with self._database.tenant(tenant_id) as conn:
+            if principal_id is None:
+                row = await (
+                    await conn.execute(self._queries["pending_in_tenant"], {"tenant": tenant_id})
+                ).fetchone()
+                return Pending(row[0] if row else 0)
+            row = await (
+                await conn.execute(self._queries["pending"], {"tenant": tenant_id, "principal": principal_id})
+            ).fetchone()
+        return Pending(*row) if row else Pending(0)
+
+    async def _claim(self, tenant_id: str) -> list[str]:
+        async with self._database.tenant(tenant_id) as conn:
+            cursor = await conn.execute(
+                self._queries["claim_chunks"],
+                {"tenant": tenant_id, "limit": SLICE_CHUNKS, "lease": LEASE_SECONDS},
+            )
+            return sorted(row[0] for row in await cursor.fetchall())
+
+    async def _embed_singly(self, tenant_id: str, claimed: list[str], error: EmbedError) -> bool:
+        """One text that a model refuses must not hold up the others. False when the model itself is away."""
+        if getattr(error, "http_status", None) is None or error.http_status >= 500:  # type: ignore[attr-defined]
+            return False
+        for chunk_id in claimed:
+            try:
+                await self.embed(tenant_id, [chunk_id])
+            except EmbedError as refused:
+                await self._postpone(tenant_id, [chunk_id], refused)
+        return True
+
+    async def _store(
+        self, tenant_id: str, space: VectorSpace, rows: list[Row], vectors: list[list[float]]
+    ) -> None:
+        chunks = [row["chunk_id"] for row in rows]
+        async with self._database.tenant(tenant_id) as conn, conn.pipeline():
+            await conn.execute(
+                space.compose(self._queries["store_vectors"]),
+                {"tenant": tenant_id, "chunks": chunks, "vectors": [vector_text(v) for v in vectors]},
+            )
+            await conn.execute(
+                self._queries["dequeue_chunks"],
+                {"tenant": tenant_id, "chunks": chunks, "enqueued": [row["enqueued_at"] for row in rows]},
+            )
+
+    async def _postpone(self, tenant_id: str, chunk_ids: list[str], error: EmbedError) -> None:
+        logger.warning("%d chunks of a tenant wait for a vector: %s", len(chunk_ids), error.code)
+        async with self._database.tenant(tenant_id) as conn:
+            await conn.execute(
+                self._queries["postpone_chunks"],
+                {"tenant": tenant_id, "chunks": chunk_ids, "error": error.message[:500]},
+            )
+
+
+def _passage(row: Row) -> str:
+    previous = None if row["previous_text"] is None else (row["previous_author"], row["previous_text"])
+    return passage_text(row["title"], row["text"], row["author"], row["occurred_at"], previous)
+
+
+def _check_dims(vectors: list[list[float]], space: VectorSpace) -> None:
+    wrong = next((len(vector) for vector in vectors if len(vector) != space.dims), None)
+    if wrong is not None:
+        raise EmbedError(
+            f"The model {space.model_id} answered with {wrong} dimensions, but its table holds {space.dims}. "
+            "If the endpoint now serves another model, give it another name in EMBED_MODEL and run: "
+            "corbits-memory embed backfill"
+        )

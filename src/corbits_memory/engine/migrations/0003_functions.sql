@@ -1,0 +1,402 @@
+-- Text analysis and candidate retrieval. `r` is the searched row in every assembled statement.
+
+CREATE FUNCTION memory.term_hash(p_tenant text, p_generation text, p_lexeme text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+AS $$
+  SELECT ('x' || left(encode(sha256(convert_to(p_tenant || E'\x1f' || p_generation || E'\x1f' || p_lexeme, 'UTF8')),
+                             'hex'), 8))::bit(32)::integer
+$$;
+
+-- One of 2^28 dimensions, from 1. Lexemes that meet on one are summed, in rows and queries alike.
+CREATE FUNCTION memory.lexeme_dim(p_lexeme text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+AS $$
+  SELECT 1 + ('x' || left(encode(sha256(convert_to(p_lexeme, 'UTF8')), 'hex'), 7))::bit(28)::integer
+$$;
+
+-- What a row is found by: title and author, then the text. A text of stop words alone is kept word by word,
+-- so that "to be or not to be" can be found.
+CREATE FUNCTION memory.analyse(p_language text, p_head text, p_text text) RETURNS tsvector
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+  SELECT setweight(to_tsvector(p_language::regconfig, coalesce(p_head, '')), 'A')
+      || CASE WHEN numnode(plainto_tsquery(p_language::regconfig, p_text)) > 0
+              THEN to_tsvector(p_language::regconfig, p_text) ELSE to_tsvector('simple', p_text) END
+$$;
+
+CREATE FUNCTION memory.term_hashes(p_tenant text, p_generation text, p_fts tsvector) RETURNS integer[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+  SELECT coalesce(array_agg(DISTINCT memory.term_hash(p_tenant, p_generation, l)), '{}')
+  FROM unnest(tsvector_to_array(p_fts)) AS l
+$$;
+
+-- Okapi BM25's saturated term frequency, k1 1.2, b 0.75, mean length 120 (spec: default ranking, 2).
+CREATE FUNCTION memory.bm25_vector(p_fts tsvector) RETURNS sparsevec
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+  WITH lexeme AS (
+    SELECT memory.lexeme_dim(l.lexeme) AS dim, cardinality(l.positions)::float8 AS tf FROM unnest(p_fts) AS l
+  ), weight AS (
+    SELECT dim, sum(tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * (SELECT sum(tf) FROM lexeme) / 120.0)))::real AS value
+    FROM lexeme GROUP BY dim
+  )
+  SELECT ('{' || coalesce(string_agg(dim || ':' || value, ',' ORDER BY dim), '') || '}/268435456')::sparsevec
+  FROM weight
+$$;
+
+-- The lexemes of a query in one language; of a query of stop words alone, its words.
+CREATE FUNCTION memory.query_lexemes(p_language text, p_query text) RETURNS text[]
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+  SELECT CASE WHEN cardinality(own) > 0 THEN own ELSE tsvector_to_array(to_tsvector('simple', p_query)) END
+  FROM tsvector_to_array(to_tsvector(p_language::regconfig, p_query)) AS own
+$$;
+
+-- Which rows a caller may see and asked for, as SQL over `r`. Everything is spelt out (and quoted), so that
+-- the planner sees one partition and real values. The tenant comes from the transaction alone.
+CREATE FUNCTION memory.scope_predicate(p_scope jsonb) RETURNS text
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+  predicate text;
+BEGIN
+  IF coalesce(tenant, '') = '' THEN
+    RAISE EXCEPTION 'memory.tenant_id is not set in this transaction' USING ERRCODE = 'insufficient_privilege';
+  END IF;
+  predicate := format('r.tenant_id = %L AND r.generation = %L', tenant, p_scope ->> 'generation');
+  IF p_scope ? 'allowed' THEN
+    predicate := predicate || format(
+      ' AND (r.owner_id = %L OR (r.access_tags && %L::text[] AND NOT r.access_tags && %L::text[]))',
+      p_scope ->> 'principal',
+      ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'allowed')),
+      ARRAY(SELECT jsonb_array_elements_text(coalesce(p_scope -> 'vetoed', '[]'))));
+  ELSE
+    predicate := predicate || format(' AND r.owner_id = %L', p_scope ->> 'principal');
+  END IF;
+  predicate := predicate || format(' AND r.status = ANY (%L::text[])',
+    ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'statuses')));
+  IF p_scope ? 'kinds' THEN
+    predicate := predicate || format(' AND r.kind = ANY (%L::text[])',
+      ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'kinds')));
+  END IF;
+  IF p_scope ? 'entities' THEN
+    predicate := predicate || format(
+      ' AND r.document_id IN (SELECT e.from_ref FROM memory.edge e WHERE e.tenant_id = %L AND e.to_type = ''entity'''
+      ' AND e.to_ref = ANY (%L::text[]) AND e.from_type = ''document'')', tenant,
+      ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'entities')));
+  END IF;
+  IF p_scope ? 'occurred_after' THEN
+    predicate := predicate || format(' AND r.occurred_at >= %L::timestamptz', p_scope ->> 'occurred_after');
+  END IF;
+  IF p_scope ? 'occurred_before' THEN
+    predicate := predicate || format(' AND r.occurred_at < %L::timestamptz', p_scope ->> 'occurred_before');
+  END IF;
+  IF p_scope ? 'attributes' THEN
+    predicate := predicate || format(' AND r.attributes @> %L::jsonb', p_scope -> 'attributes');
+  END IF;
+  RETURN predicate;
+END $$;
+
+-- The caller's visible rows (up to p_small + 1) and the best p_limit of them by BM25.
+-- Runs as the owner because GIN operators are not leakproof: under a policy they could not use their index.
+-- So it takes its tenant from the transaction only, and nothing here may be reached without scope_predicate.
+--   visible    rows in scope, counted up to p_small + 1
+--   languages  configurations of the tenant's rows; queries and totals run parallel to it
+--   queries    the query as idf per dimension; totals: the sum of its idf, unknown terms included
+--   known      the known terms' share of that sum, in the language that knows most
+CREATE FUNCTION memory.lexical_candidates(
+  p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_limit integer, p_small integer,
+  OUT visible integer, OUT languages text[], OUT queries sparsevec[], OUT totals float8[], OUT known float8,
+  OUT predicate text, OUT chunk_ids text[])
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, public, pg_temp
+AS $$
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+  generation text := p_scope ->> 'generation';
+  rows_counted bigint;
+  lexemes text[] := '{}';
+  terms integer[];
+  dfs bigint[];
+  rare integer[] := '{}';
+  rare_rows bigint := 0;
+  common integer[] := '{}';
+  common_df bigint[] := '{}';
+  matching text;
+  phrase text;
+  own text[];
+  i integer;
+BEGIN
+  predicate := memory.scope_predicate(p_scope);
+  SELECT s.languages, s.stats_rows INTO languages, rows_counted
+  FROM memory.tenant_state s WHERE s.tenant_id = tenant;
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE %s LIMIT %s) AS v',
+                 predicate, p_small + 1) INTO visible;
+
+  FOREACH phrase IN ARRAY p_required LOOP
+    predicate := predicate || format(
+      ' AND (numnode(phraseto_tsquery(r.language::regconfig, %1$L)) = 0'
+      ' OR r.fts @@ phraseto_tsquery(r.language::regconfig, %1$L))', phrase);
+  END LOOP;
+  FOREACH phrase IN ARRAY p_excluded LOOP
+    predicate := predicate || format(' AND NOT r.fts @@ phraseto_tsquery(r.language::regconfig, %L)', phrase);
+  END LOOP;
+
+  chunk_ids := '{}';
+  queries := '{}';
+  totals := '{}';
+  known := 0;
+  IF visible = 0 THEN
+    RETURN;
+  END IF;
+  IF p_query = '' THEN
+    -- Only filters: the newest of what they leave.
+    EXECUTE format(
+      'SELECT coalesce(array_agg(n.chunk_id), ''{}'') FROM (SELECT r.chunk_id FROM memory.search_row r WHERE %s '
+      'ORDER BY r.occurred_at DESC, r.chunk_id DESC LIMIT $1) AS n', predicate) INTO chunk_ids USING p_limit;
+    RETURN;
+  END IF;
+
+  FOREACH phrase IN ARRAY languages LOOP
+    lexemes := lexemes || memory.query_lexemes(phrase, p_query);
+  END LOOP;
+  SELECT array_agg(l ORDER BY l), array_agg(memory.term_hash(tenant, generation, l) ORDER BY l)
+  INTO lexemes, terms FROM (SELECT DISTINCT unnest(lexemes) AS l LIMIT 256) AS d;
+  IF lexemes IS NULL THEN
+    RETURN;
+  END IF;
+
+  IF visible <= p_small THEN
+    -- Few rows: count among what the caller sees.
+    rows_counted := visible;
+    EXECUTE format(
+      'WITH m AS MATERIALIZED (SELECT r.terms FROM memory.search_row r WHERE %s AND r.terms && $1) '
+      'SELECT array_agg((SELECT count(*) FROM m WHERE m.terms @> ARRAY[t.term]) ORDER BY t.i) '
+      'FROM unnest($1) WITH ORDINALITY AS t(term, i)', predicate) INTO dfs USING terms;
+    rare := terms;
+  ELSE
+    IF rows_counted IS NULL THEN
+      SELECT s.chunk_count INTO rows_counted FROM memory.tenant_state s WHERE s.tenant_id = tenant;
+      EXECUTE format(
+        'SELECT array_agg((SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE r.tenant_id = %L '
+        'AND r.terms @> ARRAY[t.term] LIMIT 50000) AS c) ORDER BY t.i) '
+        'FROM unnest($1) WITH ORDINALITY AS t(term, i)', tenant) INTO dfs USING terms;
+    ELSE
+      SELECT array_agg(coalesce(s.df, 0) ORDER BY t.i) INTO dfs
+      FROM unnest(terms) WITH ORDINALITY AS t(term, i)
+      LEFT JOIN memory.term_stat s ON s.tenant_id = tenant AND s.generation = p_scope ->> 'generation'
+        AND s.term = t.term;
+    END IF;
+    rows_counted := greatest(rows_counted, 1);
+    -- Candidates come from the rarest terms; of the rest, from pairs. Scores are of all terms.
+    FOREACH i IN ARRAY ARRAY(SELECT o::integer FROM unnest(dfs) WITH ORDINALITY AS d(df, o) ORDER BY df, o) LOOP
+      IF rare = '{}' OR rare_rows + dfs[i] <= 4000 THEN
+        rare := rare || terms[i];
+        rare_rows := rare_rows + dfs[i];
+      ELSE
+        common := common || terms[i];
+        common_df := common_df || dfs[i];
+      END IF;
+    END LOOP;
+  END IF;
+
+  -- One query vector a language, from the idf of its own lexemes.
+  FOREACH phrase IN ARRAY languages LOOP
+    own := memory.query_lexemes(phrase, p_query);
+    SELECT queries || ('{' || coalesce(string_agg(dim || ':' || idf, ',' ORDER BY dim), '')
+                       || '}/268435456')::sparsevec,
+           totals || coalesce(sum(idf), 0), greatest(known, coalesce(sum(idf) FILTER (WHERE seen) / sum(idf), 0))
+    INTO queries, totals, known
+    FROM (
+      SELECT memory.lexeme_dim(l) AS dim, bool_or(df > 0) AS seen,
+             sum(ln(1 + (greatest(rows_counted, df) - df + 0.5) / (df + 0.5)))::real AS idf
+      FROM unnest(lexemes, dfs) AS t(l, df) WHERE l = ANY (own) GROUP BY 1
+    ) AS weight;
+  END LOOP;
+
+  matching := 'r.terms && $1';
+  FOR a IN 1 .. least(cardinality(common), 6) LOOP
+    FOR b IN a + 1 .. least(cardinality(common), 6) LOOP
+      IF common_df[a] <= 20000 THEN
+        matching := matching || format(' OR r.terms @> %L::integer[]', ARRAY[common[a], common[b]]);
+      END IF;
+    END LOOP;
+  END LOOP;
+  -- The inner limit bounds a query of one very common word.
+  EXECUTE format(
+    'SELECT coalesce(array_agg(s.chunk_id), ''{}'') FROM ('
+    ' SELECT m.chunk_id FROM (SELECT r.chunk_id, r.lex, r.language FROM memory.search_row r'
+    '  WHERE %s AND (%s) LIMIT 20000) AS m'
+    ' ORDER BY m.lex <#> %s, m.chunk_id LIMIT $3) AS s',
+    predicate, matching,
+    CASE WHEN cardinality(languages) = 1 THEN '($2)[1]' ELSE '($2)[array_position($4, m.language)]' END)
+  INTO chunk_ids USING rare, queries, p_limit, languages;
+END $$;
+
+-- Dense candidates by a full look at what the caller sees: exact, and it knows how alike unrelated texts are.
+CREATE FUNCTION memory.dense_exact(
+  p_table text, p_vector text, p_predicate text, p_limit integer,
+  OUT chunk_ids text[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+  EXECUTE format(
+    'WITH v AS MATERIALIZED (SELECT r.chunk_id, r.embedding <=> %s AS d FROM memory.%I r WHERE %s), '
+    'top AS (SELECT chunk_id FROM v ORDER BY d, chunk_id LIMIT $1) '
+    'SELECT (SELECT coalesce(array_agg(chunk_id), ''{}'') FROM top), avg(1 - d), stddev_pop(1 - d), count(*) FROM v',
+    p_vector, p_table, p_predicate) INTO chunk_ids, mean, deviation, vectors USING p_limit;
+END $$;
+
+-- Dense candidates from the index. The planner is left no other way: it would choose wrongly for small shares.
+CREATE FUNCTION memory.dense_nearest(
+  p_table text, p_vector text, p_predicate text, p_limit integer, p_sample text[],
+  OUT chunk_ids text[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+SET enable_sort = off SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+  PERFORM set_config('hnsw.ef_search', least(greatest(p_limit * 2, 100), 1000)::text, true),
+          set_config('hnsw.iterative_scan', 'relaxed_order', true),
+          set_config('hnsw.max_scan_tuples', '40000', true);
+  EXECUTE format(
+    'SELECT coalesce(array_agg(n.chunk_id ORDER BY n.d, n.chunk_id), ''{}'') FROM ('
+    'SELECT r.chunk_id, r.embedding <=> %3$s AS d FROM memory.%1$I r WHERE %2$s '
+    'ORDER BY r.embedding <=> %3$s LIMIT $1) AS n', p_table, p_predicate, p_vector)
+  INTO chunk_ids USING p_limit;
+  IF p_sample IS NULL THEN
+    EXECUTE format('SELECT array_agg(f.chunk_id) FROM (SELECT r.chunk_id FROM memory.%I r WHERE r.tenant_id = %L '
+                   'ORDER BY r.chunk_id LIMIT 64) AS f', p_table, current_setting('memory.tenant_id'))
+    INTO p_sample;
+  END IF;
+  EXECUTE format(
+    'SELECT avg(1 - (r.embedding <=> %s)), stddev_pop(1 - (r.embedding <=> %1$s)), count(*) '
+    'FROM memory.%I r WHERE r.tenant_id = %L AND r.chunk_id = ANY ($1)',
+    p_vector, p_table, current_setting('memory.tenant_id')) INTO mean, deviation, vectors USING p_sample;
+END $$;
+
+-- Both channels' candidates, their neighbours, and both scores of each, exact. One row a chunk.
+--   p_vector   a quoted SQL expression of the query vector, or NULL: no dense channel
+--   before, after: up to three visible neighbours of a candidate, nearest first
+CREATE FUNCTION memory.retrieve(
+  p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_limit integer, p_small integer,
+  p_table text, p_vector text, p_sample text[])
+RETURNS TABLE (
+  chunk_id text, document_id text, version_id text, ordinal integer, thread text, context_key text,
+  occurred_at timestamptz, thread_seq bigint, author text, asks boolean, words integer, authority real,
+  temporal_class text, valid_until timestamptz, bm25 float8, total float8, cosine float8,
+  lexical boolean, dense boolean, before text[], after text[],
+  visible integer, known float8, mean float8, deviation float8, vectors bigint)
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  lex record;
+  den record;
+BEGIN
+  SELECT * INTO lex FROM memory.lexical_candidates(p_scope, p_query, p_required, p_excluded, p_limit, p_small);
+  IF lex.visible = 0 THEN
+    RETURN;
+  END IF;
+  IF p_vector IS NULL THEN
+    SELECT '{}'::text[] AS chunk_ids, NULL::float8 AS mean, NULL::float8 AS deviation, 0::bigint AS vectors INTO den;
+  ELSIF lex.visible <= p_small THEN
+    SELECT * INTO den FROM memory.dense_exact(p_table, p_vector, memory.scope_predicate(p_scope), p_limit);
+  ELSE
+    SELECT * INTO den
+    FROM memory.dense_nearest(p_table, p_vector, memory.scope_predicate(p_scope), p_limit, p_sample);
+  END IF;
+  RETURN QUERY EXECUTE format($sql$
+    WITH seed AS (
+      SELECT s.chunk_id, bool_or(s.lexical) AS lexical, bool_or(s.dense) AS dense
+      FROM (SELECT unnest($1) AS chunk_id, true AS lexical, false AS dense
+            UNION ALL SELECT unnest($2), false, true) AS s
+      GROUP BY s.chunk_id
+    ), base AS MATERIALIZED (
+      SELECT r.chunk_id, r.context_key, r.occurred_at, r.thread_seq, seed.lexical, seed.dense
+      FROM seed JOIN memory.search_row r ON r.chunk_id = seed.chunk_id WHERE %1$s
+    ), around AS MATERIALIZED (
+      SELECT b.chunk_id, b.lexical, b.dense,
+        CASE WHEN b.context_key IS NOT NULL THEN ARRAY(
+          SELECT r.chunk_id FROM memory.search_row r
+          WHERE %2$s AND r.context_key = b.context_key
+            AND (r.occurred_at, r.thread_seq, r.chunk_id) < (b.occurred_at, b.thread_seq, b.chunk_id)
+          ORDER BY r.occurred_at DESC, r.thread_seq DESC, r.chunk_id DESC LIMIT 3) END AS before,
+        CASE WHEN b.context_key IS NOT NULL THEN ARRAY(
+          SELECT r.chunk_id FROM memory.search_row r
+          WHERE %2$s AND r.context_key = b.context_key
+            AND (r.occurred_at, r.thread_seq, r.chunk_id) > (b.occurred_at, b.thread_seq, b.chunk_id)
+          ORDER BY r.occurred_at, r.thread_seq, r.chunk_id LIMIT 3) END AS after
+      FROM base b
+    ), wanted AS (
+      SELECT a.chunk_id FROM around a
+      UNION SELECT unnest(a.before) FROM around a UNION SELECT unnest(a.after) FROM around a
+    )
+    SELECT r.chunk_id::text, r.document_id::text, r.version_id::text, r.ordinal, r.thread::text, r.context_key::text,
+      r.occurred_at, r.thread_seq, r.author, r.asks, r.words, r.authority, r.temporal_class, r.valid_until,
+      coalesce(-(r.lex <#> %3$s), 0), coalesce(%4$s, 0), %5$s,
+      coalesce(a.lexical, false), coalesce(a.dense, false), a.before::text[], a.after::text[],
+      $5, $6, $7, $8, $9
+    FROM wanted w
+    JOIN memory.search_row r ON r.chunk_id = w.chunk_id AND %1$s
+    LEFT JOIN around a ON a.chunk_id = r.chunk_id
+    %6$s
+    $sql$,
+    lex.predicate, memory.scope_predicate(p_scope),
+    CASE WHEN cardinality(lex.queries) = 0 THEN '''{}/268435456''::sparsevec'
+         WHEN cardinality(lex.queries) = 1 THEN '($3)[1]' ELSE '($3)[array_position($10, r.language)]' END,
+    CASE WHEN cardinality(lex.queries) = 0 THEN '0::float8'
+         WHEN cardinality(lex.queries) = 1 THEN '($4)[1]' ELSE '($4)[array_position($10, r.language)]' END,
+    CASE WHEN p_vector IS NULL THEN 'NULL::float8' ELSE format('1 - (e.embedding <=> %s)', p_vector) END,
+    CASE WHEN p_vector IS NULL THEN '' ELSE format(
+      'LEFT JOIN memory.%I e ON e.tenant_id = r.tenant_id AND e.chunk_id = r.chunk_id', p_table) END)
+  USING lex.chunk_ids, den.chunk_ids, lex.queries, lex.totals, lex.visible, lex.known,
+    den.mean, den.deviation, den.vectors, lex.languages;
+END $$;
+
+-- The compat profile's channels, each best first: every word must match, ts_rank decides.
+-- Runs as the owner for the same reason as lexical_candidates.
+CREATE FUNCTION memory.compat_lexical(
+  p_scope jsonb, p_query text, p_language text, p_limit integer, p_small integer,
+  OUT visible integer, OUT chunk_ids text[], OUT ranks real[])
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, public, pg_temp
+AS $$
+DECLARE
+  predicate text := memory.scope_predicate(p_scope);
+BEGIN
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE %s LIMIT %s) AS v',
+                 predicate, p_small + 1) INTO visible;
+  EXECUTE format(
+    'SELECT coalesce(array_agg(m.chunk_id ORDER BY m.rank DESC, m.occurred_at DESC, m.chunk_id), ''{}''), '
+    'coalesce(array_agg(m.rank ORDER BY m.rank DESC, m.occurred_at DESC, m.chunk_id), ''{}'') FROM ('
+    'SELECT r.chunk_id, r.occurred_at, CASE WHEN $1 = '''' THEN 0 ELSE ts_rank(c.text_fts, plainto_tsquery(%1$L, $1)) END '
+    'AS rank FROM memory.search_row r JOIN memory.chunk c ON c.tenant_id = r.tenant_id AND c.id = r.chunk_id '
+    'WHERE %2$s AND ($1 = '''' OR c.text_fts @@ plainto_tsquery(%1$L, $1)) '
+    'ORDER BY rank DESC, r.occurred_at DESC, r.chunk_id LIMIT $2) AS m', p_language, predicate)
+  INTO chunk_ids, ranks USING p_query, p_limit;
+END $$;
+
+CREATE FUNCTION memory.compat_candidates(
+  p_scope jsonb, p_query text, p_language text, p_limit integer, p_small integer,
+  p_table text, p_vector text, p_sample text[],
+  OUT lexical text[], OUT ranks real[], OUT dense text[])
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  visible integer;
+  den record;
+BEGIN
+  SELECT l.visible, l.chunk_ids, l.ranks INTO visible, lexical, ranks
+  FROM memory.compat_lexical(p_scope, p_query, p_language, p_limit, p_small) AS l;
+  dense := '{}';
+  IF p_vector IS NULL OR visible = 0 THEN
+    RETURN;
+  ELSIF visible <= p_small THEN
+    SELECT * INTO den FROM memory.dense_exact(p_table, p_vector, memory.scope_predicate(p_scope), p_limit);
+  ELSE
+    SELECT * INTO den
+    FROM memory.dense_nearest(p_table, p_vector, memory.scope_predicate(p_scope), p_limit, p_sample);
+  END IF;
+  dense := den.chunk_ids;
+END $$;

@@ -1,0 +1,139 @@
+"""Connections and transactions. Nothing else opens either."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from corbits_memory.errors import DatabaseError, UnavailableError
+
+logger = logging.getLogger("corbits_memory.pool")
+
+APP_ROLE = "corbits_memory_app"
+"""Owns nothing and bypasses no policy; migrations create it, each tenant's transaction works as it."""
+
+Connection = psycopg.AsyncConnection[TupleRow]
+
+ACQUIRE_SECONDS = 10.0
+
+
+class Database:
+    """One pool, and the two kinds of transaction: a tenant's, and the operator's.
+
+    Prepared statements are off: plans that psycopg prepares outlive the planner settings they were made
+    under, and poolers in transaction mode refuse them.
+    """
+
+    def __init__(self, url: str, *, pool_max: int) -> None:
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=pool_max,
+            open=False,
+            timeout=ACQUIRE_SECONDS,
+            name="corbits-memory",
+            kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "corbits-memory"},
+            configure=_register_vectors,
+            check=AsyncConnectionPool.check_connection,
+        )
+        self._role_preamble: sql.SQL | sql.Composed = sql.SQL("")
+        self.second_lock = False
+        """Whether transactions work under row-level security."""
+
+    async def open(self) -> None:
+        """Connect, and find out whether the application role can be taken."""
+        with _driver_errors():
+            await self._pool.open(wait=True, timeout=ACQUIRE_SECONDS)
+            async with self._pool.connection() as conn:
+                self.second_lock = await _may_take_role(conn)
+        if self.second_lock:
+            self._role_preamble = sql.SQL("SET LOCAL ROLE {};").format(sql.Identifier(APP_ROLE))
+        else:
+            logger.warning("row-level security is off: the login may not take the role %s", APP_ROLE)
+
+    async def close(self) -> None:
+        await self._pool.close(timeout=5)
+
+    @asynccontextmanager
+    async def tenant(self, tenant_id: str) -> AsyncIterator[Connection]:
+        """A transaction that sees one tenant: committed at the end, rolled back on an error."""
+        # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
+        preamble = sql.SQL("BEGIN; {} SET LOCAL memory.tenant_id = {}").format(
+            self._role_preamble, sql.Literal(tenant_id)
+        )
+        async with self._transaction(preamble) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[Connection]:
+        """A transaction of the owner, across tenants: migrations, workers, diagnosis."""
+        async with self._transaction(sql.SQL("BEGIN")) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def autocommit(self) -> AsyncIterator[Connection]:
+        """A connection without a transaction, for statements that refuse one."""
+        with _driver_errors():
+            async with self._pool.connection() as conn:
+                yield conn
+
+    @asynccontextmanager
+    async def _transaction(self, preamble: sql.SQL | sql.Composed) -> AsyncIterator[Connection]:
+        with _driver_errors():
+            async with self._pool.connection() as conn:
+                try:
+                    # One message, one round trip. Inside the try: its BEGIN may succeed and the rest fail.
+                    await conn.execute(preamble)
+                    yield conn
+                except BaseException:
+                    if not conn.closed:
+                        await conn.rollback()
+                    raise
+                await conn.commit()
+
+
+async def _register_vectors(conn: Connection) -> None:
+    # Imported here: pgvector pulls in numpy, which only an opened database needs.
+    from pgvector.psycopg import register_vector_async
+
+    row = await (await conn.execute("SELECT to_regtype('vector') IS NOT NULL")).fetchone()
+    if row and row[0]:
+        await register_vector_async(conn)
+
+
+async def _may_take_role(conn: Connection) -> bool:
+    row = await (
+        await conn.execute(
+            "SELECT pg_has_role(current_user, oid, 'SET') FROM pg_roles WHERE rolname = %s", [APP_ROLE]
+        )
+    ).fetchone()
+    return bool(row and row[0])
+
+
+class _driver_errors:  # noqa: N801 - reads as a verb where it is used
+    """Turns the driver's errors into ours, keeping the cause; the constraint's name goes along as data."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, PoolClosed):
+            raise UnavailableError(
+                "The database pool is closed: the memory was closed or not opened."
+            ) from error
+        if isinstance(error, PoolTimeout):
+            raise DatabaseError(
+                f"No database connection became free within {ACQUIRE_SECONDS:.0f} s; "
+                "raise DB_POOL_MAX or look at the database."
+            ) from error
+        if isinstance(error, psycopg.Error):
+            logger.error("database error %s: %s", error.sqlstate, type(error).__name__)
+            raise DatabaseError(
+                f"The database refused or failed ({type(error).__name__}, SQLSTATE {error.sqlstate or 'none'}).",
+                details={"constraint": error.diag.constraint_name} if error.diag.constraint_name else None,
+            ) from error

@@ -1,0 +1,1 @@
+"""The verb ``search``: one service, two profiles."""

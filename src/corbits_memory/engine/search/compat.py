@@ -1,0 +1,245 @@
+"""The compat profile: spec b to the letter. Two lists, reciprocal rank fusion, one chunk a document."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from corbits_memory.core.boosts import boost, normalise_scores
+from corbits_memory.core.corroboration import effective_authority
+from corbits_memory.core.diversity import MmrItem, compat_mmr
+from corbits_memory.core.enums import (
+    Channel,
+    CreatedByKind,
+    Degraded,
+    EvidenceLevel,
+    Provenance,
+    TemporalClass,
+)
+from corbits_memory.core.evidence import EvidenceRow, compat_evidence
+from corbits_memory.core.fusion import best_per_document, reciprocal_rank_fusion
+from corbits_memory.core.snippets import compat_snippet
+from corbits_memory.core.temporal import temporal_multiplier
+from corbits_memory.core.tuning import MMR_POOL, RERANK_CANDIDATES, SearchTuning, channel_candidates, clamp_k
+from corbits_memory.engine.pool import Connection, Database
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.search.hits import Details, load_details, load_vectors, search_item
+from corbits_memory.engine.search.retrieval import EXACT_ROWS, QueryVector, scope_of, vector_parameters
+from corbits_memory.engine.vectors import active_space
+from corbits_memory.errors import RerankError, RerankQueryTooLongError
+from corbits_memory.ports import Reranker, SearchQuery, SearchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A fused chunk. ``rank`` is its fused score, then whatever replaces it on the reranked path."""
+
+    details: Details
+    rank: float
+    channels: tuple[Channel, ...]
+    rerank_score: float | None = None
+
+    @property
+    def document_id(self) -> str:
+        return self.details.document_id
+
+    @property
+    def occurred_at(self) -> datetime:
+        return self.details.occurred_at
+
+    @property
+    def effective_authority(self) -> float:
+        shown = self.details
+        return effective_authority(shown.authority, shown.supports, shown.contradicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Both channels, best first, and the raw ranks of the lexical one."""
+
+    lexical: list[str]
+    ranks: list[float]
+    dense: list[str]
+    dense_ready: bool
+
+
+class CompatProfile:
+    def __init__(
+        self,
+        database: Database,
+        reranker: Reranker | None,
+        *,
+        language: str,
+        tuning: SearchTuning | None = None,
+    ) -> None:
+        self._database = database
+        self._reranker = reranker
+        self._language = language
+        self._tuning = tuning or SearchTuning()
+
+    async def search(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        query: SearchQuery,
+        vector: QueryVector | None,
+        now: datetime,
+        degraded: list[str],
+    ) -> SearchResult:
+        k = clamp_k(query.limit)
+        async with self._database.tenant(tenant_id) as conn:
+            lists = await self._lists(conn, tenant_id, principal_id, query, vector, k)
+            fused = reciprocal_rank_fusion([lists.lexical, lists.dense])
+            details = await load_details(conn, tenant_id, principal_id, [row.key for row in fused])
+        if vector is not None and not lists.dense_ready:
+            degraded.append(Degraded.DENSE_UNAVAILABLE)
+        rows = [
+            Row(details[row.key], row.score, _channels(lists, row.key)) for row in fused if row.key in details
+        ]
+        reranked = await self._rerank(rows, query, degraded)
+        if reranked is None:
+            kept = best_per_document(rows, authority_weight=self._tuning.authority_weight)[:k]
+            page = [dataclasses.replace(item.row, rank=item.score) for item in kept]
+        else:
+            page = await self._diverse(tenant_id, self._boosted(reranked, now), k)
+        evidence = compat_evidence(
+            hits=[_evidence_row(row.details, rerank_score=row.rerank_score) for row in page],
+            lexical=[
+                _evidence_row(details[key], ts_rank=rank)
+                for key, rank in zip(lists.lexical, lists.ranks, strict=True)
+                if key in details
+            ],
+        )
+        return SearchResult(
+            items=tuple(
+                search_item(
+                    row.details,
+                    score=row.rank,
+                    snippet=compat_snippet(row.details.text),
+                    evidence=evidence,
+                    channels=row.channels,
+                    explain=_explain(row, lists) if query.explain else None,
+                )
+                for row in page
+            ),
+            evidence=evidence if page else EvidenceLevel.NONE,
+            degraded=tuple(degraded),
+        )
+
+    async def _lists(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        principal_id: str,
+        query: SearchQuery,
+        vector: QueryVector | None,
+        k: int,
+    ) -> Lists:
+        cursor = conn.cursor(row_factory=dict_row)
+        await cursor.execute(
+            load_queries("search")["compat_candidates"],
+            {
+                "tenant": tenant_id,
+                "principal": principal_id,
+                "scope": Jsonb(scope_of(query, principal_id)),
+                "generation": query.generation,
+                "query": query.query.strip(),
+                "language": self._language,
+                "limit": channel_candidates(k, self._tuning.overfetch),
+                "small": EXACT_ROWS,
+                **vector_parameters(vector),
+            },
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            return Lists([], [], [], dense_ready=False)
+        return Lists(row["lexical"], row["ranks"], row["dense"], row["dense_ready"])
+
+    async def _rerank(self, rows: Sequence[Row], query: SearchQuery, degraded: list[str]) -> list[Row] | None:
+        """One row a document, with raw scores, best first; None when the fused path has to do."""
+        if self._reranker is None:
+            degraded.append(Degraded.RERANK_UNAVAILABLE)
+            return None
+        candidates = [item.row for item in best_per_document(rows)][:RERANK_CANDIDATES]
+        try:
+            answers = await self._reranker.rerank(query.query.strip(), [r.details.text for r in candidates])
+        except RerankQueryTooLongError:
+            degraded.append(Degraded.RERANK_QUERY_TOO_LONG)
+            return None
+        except RerankError:
+            degraded.append(Degraded.RERANK_UNAVAILABLE)
+            return None
+        scores = {answer.index: answer.score for answer in answers}
+        read = [
+            dataclasses.replace(row, rank=scores.get(index, row.rank), rerank_score=scores.get(index))
+            for index, row in enumerate(candidates)
+        ]
+        return sorted(read, key=lambda row: (-row.rank, row.details.chunk_id))
+
+    def _boosted(self, rows: Sequence[Row], now: datetime) -> list[Row]:
+        normalised = normalise_scores([row.rank for row in rows])
+        boosted = [
+            dataclasses.replace(row, rank=self._boost(row.details, score, now))
+            for row, score in zip(rows, normalised, strict=True)
+        ]
+        return sorted(boosted, key=lambda row: (-row.rank, row.details.chunk_id))[:MMR_POOL]
+
+    def _boost(self, shown: Details, normalised: float, now: datetime) -> float:
+        return boost(
+            normalised,
+            authority=shown.authority,
+            supports=shown.supports,
+            contradicts=shown.contradicts,
+            temporal=temporal_multiplier(
+                TemporalClass(shown.temporal_class),
+                now=now,
+                occurred_at=shown.occurred_at,
+                valid_until=shown.valid_until,
+                half_life_ms=self._tuning.half_life_ms,
+            ),
+        )
+
+    async def _diverse(self, tenant_id: str, pool: Sequence[Row], k: int) -> list[Row]:
+        keys = [row.details.chunk_id for row in pool]
+        vectors: Mapping[str, list[float]] = {}
+        async with self._database.tenant(tenant_id) as conn:
+            space = await active_space(conn, tenant_id)
+            if space is not None:
+                vectors = await load_vectors(conn, tenant_id, space, keys)
+        by_key = {row.details.chunk_id: row for row in pool}
+        items = [MmrItem(key=key, score=by_key[key].rank, vector=vectors.get(key)) for key in keys]
+        return [by_key[item.key] for item in compat_mmr(items, k=k, lam=self._tuning.mmr_lambda)]
+
+
+def _channels(lists: Lists, chunk_id: str) -> tuple[Channel, ...]:
+    named = ((Channel.LEXICAL, lists.lexical), (Channel.DENSE, lists.dense))
+    return tuple(channel for channel, found in named if chunk_id in found)
+
+
+def _evidence_row(shown: Details, *, ts_rank: float = 0.0, rerank_score: float | None = None) -> EvidenceRow:
+    return EvidenceRow(
+        authority=shown.authority,
+        supports=shown.supports,
+        provenance=Provenance(shown.provenance),
+        created_by_kind=CreatedByKind(shown.created_by_kind),
+        ts_rank=ts_rank,
+        rerank_score=rerank_score,
+    )
+
+
+def _explain(row: Row, lists: Lists) -> dict[str, Any]:
+    chunk_id = row.details.chunk_id
+    place = lists.lexical.index(chunk_id) if chunk_id in lists.lexical else None
+    return {
+        "profile": "compat",
+        "lexicalRank": None if place is None else place + 1,
+        "tsRank": None if place is None else lists.ranks[place],
+        "denseRank": lists.dense.index(chunk_id) + 1 if chunk_id in lists.dense else None,
+        "rerankScore": row.rerank_score,
+        "effectiveAuthority": row.effective_authority,
+    }

@@ -1,0 +1,175 @@
+-- The write path. Rows come as one JSON array a statement: a single document is a batch of one.
+
+-- name: lock_tenant
+-- The live generation; held until commit, so that a promotion waits for writers and they for it.
+SELECT live_generation FROM memory.tenant_state WHERE tenant_id = %(tenant)s FOR KEY SHARE
+
+-- name: create_tenant
+-- The tenant's row, when this is its first capture.
+INSERT INTO memory.tenant_state (tenant_id) VALUES (%(tenant)s) ON CONFLICT DO NOTHING
+
+-- name: citable_versions
+-- Of the versions that documents refer to, those that this caller may see.
+SELECT v.id FROM memory.version v
+WHERE v.tenant_id = %(tenant)s AND v.id = ANY (%(ids)s) AND v.owner_principal_id = %(principal)s
+  AND v.status <> 'tombstoned'
+
+-- name: claim_documents
+-- Find or create the documents, in key order so that batches never wait for each other in a circle, and lock them.
+INSERT INTO memory.document (tenant_id, id, kind, title, adapter, external_ref, owner_principal_id, access_tags,
+  system_tags, attributes, thread, thread_seq, author)
+SELECT %(tenant)s, x.id, x.kind, x.title, x.adapter, x.external_ref, %(principal)s, x.access_tags, x.system_tags,
+  x.attributes, x.thread,
+  CASE WHEN x.thread IS NULL THEN 0 ELSE row_number() OVER (PARTITION BY x.thread ORDER BY x.position) + coalesce((
+    SELECT d.thread_seq FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.thread = x.thread
+    ORDER BY d.thread_seq DESC LIMIT 1), 0) END,
+  x.author
+FROM jsonb_to_recordset(%(rows)s) AS x(position integer, id text, kind text, title text, adapter text,
+  external_ref text, access_tags text[], system_tags text[], attributes jsonb, thread text, author text)
+ORDER BY x.adapter COLLATE "C", x.external_ref COLLATE "C"
+ON CONFLICT (tenant_id, adapter, external_ref) DO UPDATE SET last_seen_at =
+  CASE WHEN document.owner_principal_id = excluded.owner_principal_id THEN now() ELSE document.last_seen_at END
+RETURNING adapter, external_ref, id, owner_principal_id, thread_seq, access_tags, system_tags, xmax = 0 AS fresh
+
+-- name: current_versions
+-- What is active now, and the highest number, of known documents.
+SELECT d.id AS document_id, a.id AS active_id, a.version AS active_version, a.content_hash, m.version AS last_version
+FROM unnest(%(documents)s::text[]) AS d(id)
+LEFT JOIN memory.version a ON a.tenant_id = %(tenant)s AND a.document_id = d.id AND a.generation = %(generation)s
+  AND a.status = 'active'
+LEFT JOIN LATERAL (
+  SELECT v.version FROM memory.version v
+  WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id AND v.generation = %(generation)s
+  ORDER BY v.version DESC LIMIT 1) AS m ON true
+
+-- name: keep_raw_captures
+-- The payloads as received; an identical one is kept once.
+INSERT INTO memory.raw_capture (tenant_id, id, adapter, external_ref, raw_text, metadata, source_hash)
+SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, x.metadata, x.source_hash
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, adapter text, external_ref text, raw_text text, metadata jsonb,
+  source_hash text)
+ORDER BY x.source_hash COLLATE "C"
+ON CONFLICT (tenant_id, source_hash) DO NOTHING
+
+-- name: raw_captures
+-- The ids of payloads by their hash.
+SELECT source_hash, id FROM memory.raw_capture WHERE tenant_id = %(tenant)s AND source_hash = ANY (%(hashes)s)
+
+-- name: supersede_versions
+-- The active versions step back.
+UPDATE memory.version SET status = 'superseded', superseded_at = now()
+WHERE tenant_id = %(tenant)s AND id = ANY (%(versions)s)
+
+-- name: drop_search_rows
+-- Superseded text is not searchable; vectors and queue entries go along.
+DELETE FROM memory.search_row
+WHERE tenant_id = %(tenant)s AND document_id = ANY (%(documents)s) AND generation = %(generation)s
+
+-- name: update_documents
+-- The document shows its newest version.
+UPDATE memory.document d SET title = x.title, kind = x.kind, attributes = x.attributes, author = x.author,
+  thread = x.thread, access_tags = x.access_tags, system_tags = x.system_tags
+FROM jsonb_to_recordset(%(rows)s) AS x(document_id text, title text, kind text, attributes jsonb, author text,
+  thread text, access_tags text[], system_tags text[])
+WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
+
+-- name: insert_versions
+-- New active versions.
+INSERT INTO memory.version (tenant_id, id, document_id, version, supersedes_version_id, content_hash, title, kind,
+  attributes, access_tags, thread, author, language, occurred_at, owner_principal_id, created_by_principal_id,
+  created_by_kind, generator_agent_id, authority, actor_count, has_social_signal, source_class, raw_capture_id,
+  generation, provenance, temporal_class, valid_from, valid_until, retention_class)
+SELECT %(tenant)s, x.id, x.document_id, x.version, x.supersedes, x.content_hash, x.title, x.kind, x.attributes,
+  x.tags, x.thread, x.author, x.language, x.occurred_at, %(principal)s, %(principal)s, x.created_by_kind,
+  x.generator_agent_id, x.authority, x.actor_count, x.has_social_signal, x.source_class, x.raw_capture_id,
+  %(generation)s, x.provenance, x.temporal_class, x.valid_from, x.valid_until, x.retention_class
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, document_id text, version integer, supersedes text,
+  content_hash text, title text, kind text, attributes jsonb, tags text[], thread text, author text, language text,
+  occurred_at timestamptz, created_by_kind text, generator_agent_id text, authority real, actor_count integer,
+  has_social_signal boolean, source_class text, raw_capture_id text, provenance text, temporal_class text,
+  valid_from timestamptz, valid_until timestamptz, retention_class text)
+
+-- name: insert_chunks
+-- Their text.
+INSERT INTO memory.chunk (tenant_id, id, version_id, document_id, ordinal, text, role, token_count)
+SELECT %(tenant)s, x.id, x.version_id, x.document_id, x.ordinal, x.text, x.role, x.token_count
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, version_id text, document_id text, ordinal integer, text text,
+  role text, token_count integer)
+
+-- name: insert_search_rows
+-- What search reads, analysed here by the functions that also analyse queries.
+INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, version_id, ordinal, status, owner_id,
+  access_tags, kind, attributes, thread, thread_seq, context_key, author, occurred_at, valid_from, valid_until,
+  temporal_class, authority, words, asks, language, fts, terms, lex)
+SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, 'active', %(principal)s, v.access_tags,
+  v.kind, nullif(v.attributes, '{}'), v.thread, x.thread_seq, x.context_key, v.author, v.occurred_at, v.valid_from,
+  v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts,
+  memory.term_hashes(%(tenant)s, %(generation)s, a.fts), memory.bm25_vector(a.fts)
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, version_id text, document_id text, ordinal integer, thread_seq bigint,
+  context_key text, head text, body text, words integer, asks boolean)
+JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = x.version_id
+CROSS JOIN LATERAL (SELECT memory.analyse(v.language, x.head, x.body) AS fts OFFSET 0) AS a
+
+-- name: enqueue_chunks
+-- New chunks wait for their vectors; the capture itself has first go until the lease ends.
+INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id, not_before)
+SELECT %(tenant)s, c.id, %(principal)s, now() + make_interval(secs => %(lease)s) FROM unnest(%(chunks)s::text[]) AS c(id)
+
+-- name: enqueue_followers
+-- A turn is embedded with the one before it: one that now has another before it is embedded again.
+INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
+SELECT DISTINCT %(tenant)s, f.chunk_id, f.owner_id
+FROM unnest(%(chunks)s::text[]) AS c(id)
+JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = c.id AND r.thread IS NOT NULL
+CROSS JOIN LATERAL (
+  SELECT n.chunk_id, n.owner_id FROM memory.search_row n
+  WHERE n.tenant_id = %(tenant)s AND n.generation = r.generation AND n.context_key = r.context_key
+    AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
+  ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
+WHERE NOT f.chunk_id = ANY (%(chunks)s)
+ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp()
+
+-- name: upsert_entities
+-- Entities by kind and identifier, in key order.
+INSERT INTO memory.entity (tenant_id, id, kind, identifiers, label)
+SELECT %(tenant)s, x.id, x.kind, jsonb_build_object('value', x.identifier), x.label
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, kind text, identifier text, label text)
+ORDER BY x.kind COLLATE "C", x.identifier COLLATE "C"
+ON CONFLICT (tenant_id, kind, (identifiers ->> 'value'))
+DO UPDATE SET label = coalesce(excluded.label, entity.label), updated_at = now()
+RETURNING kind, identifiers ->> 'value' AS identifier, id
+
+-- name: insert_edges
+-- Edges, each once.
+INSERT INTO memory.edge (tenant_id, id, rel, from_type, from_ref, to_type, to_ref)
+SELECT %(tenant)s, x.id, x.rel, x.from_type, x.from_ref, x.to_type, x.to_ref
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, rel text, from_type text, from_ref text, to_type text, to_ref text)
+ORDER BY x.from_type COLLATE "C", x.from_ref COLLATE "C", x.rel COLLATE "C", x.to_type COLLATE "C", x.to_ref COLLATE "C"
+ON CONFLICT DO NOTHING
+
+-- name: retag_documents
+-- Other tags on the same content: no new version, effective at once.
+WITH retagged AS (
+  UPDATE memory.document d SET access_tags = x.access_tags, system_tags = x.system_tags
+  FROM jsonb_to_recordset(%(rows)s) AS x(document_id text, access_tags text[], system_tags text[])
+  WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
+  RETURNING d.id, d.access_tags || d.system_tags AS tags
+)
+UPDATE memory.search_row r SET access_tags = retagged.tags FROM retagged
+WHERE r.tenant_id = %(tenant)s AND r.document_id = retagged.id
+RETURNING r.chunk_id
+
+-- name: finish
+-- The last step: numbers for the feed, in commit order, while this transaction alone holds the counter.
+WITH counter AS (
+  UPDATE memory.tenant_state SET feed_seq = feed_seq + cardinality(%(versions)s::text[]),
+    document_count = document_count + %(documents)s, chunk_count = greatest(0, chunk_count + %(chunks)s),
+    languages = CASE WHEN languages @> %(languages)s::text[] THEN languages
+                     ELSE ARRAY(SELECT DISTINCT unnest(languages || %(languages)s::text[]) ORDER BY 1) END
+  WHERE tenant_id = %(tenant)s RETURNING feed_seq - cardinality(%(versions)s::text[]) AS base
+), numbered AS (
+  SELECT v.id, counter.base + v.place AS seq FROM counter, unnest(%(versions)s::text[]) WITH ORDINALITY AS v(id, place)
+), stamped AS (
+  UPDATE memory.version v SET feed_seq = n.seq FROM numbered n WHERE v.tenant_id = %(tenant)s AND v.id = n.id
+)
+INSERT INTO memory.feed_event (tenant_id, seq, op, version_id) SELECT %(tenant)s, seq, 'upsert', id FROM numbered

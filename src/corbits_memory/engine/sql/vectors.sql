@@ -1,0 +1,130 @@
+-- The registry of vector spaces, the queue of chunks without a vector, and what is embedded.
+
+-- name: active_model
+-- The model whose vectors this tenant's searches read.
+SELECT model_key, model_id, base_url, api_style, dims, vector_type, sample FROM memory.embed_model
+WHERE tenant_id = %(tenant)s AND status = 'active'
+
+-- name: model_by_key
+-- A registered model, whatever its status.
+SELECT model_key, model_id, base_url, api_style, dims, vector_type, sample FROM memory.embed_model
+WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s
+
+-- name: register_model
+-- Put a model into the registry, or refresh what it is.
+INSERT INTO memory.embed_model (tenant_id, id, model_key, model_id, base_url, api_style, dims, vector_type, status)
+VALUES (%(tenant)s, %(id)s, %(model_key)s, %(model_id)s, %(base_url)s, %(api_style)s, %(dims)s, %(vector_type)s, 'ready')
+ON CONFLICT (tenant_id, model_key) DO UPDATE SET model_id = excluded.model_id, dims = excluded.dims,
+  base_url = excluded.base_url, api_style = excluded.api_style
+
+-- name: step_back_models
+-- All models of the tenant but one become ready.
+UPDATE memory.embed_model SET status = 'ready', updated_at = now()
+WHERE tenant_id = %(tenant)s AND status = 'active' AND model_key <> %(model_key)s
+
+-- name: activate_model
+-- One model becomes the active one.
+UPDATE memory.embed_model SET status = 'active', updated_at = now()
+WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status <> 'active'
+
+-- name: enqueue_missing
+-- Searchable chunks that a model's table lacks join the queue; a page at a time, by chunk.
+WITH page AS (
+  SELECT r.chunk_id, r.owner_id, e.chunk_id IS NULL AS missing
+  FROM (SELECT s.chunk_id, s.owner_id FROM memory.search_row s
+        WHERE s.tenant_id = %(tenant)s AND s.chunk_id > %(after)s ORDER BY s.chunk_id LIMIT 5000) AS r
+  LEFT JOIN {table} e ON e.tenant_id = %(tenant)s AND e.chunk_id = r.chunk_id
+), queued AS (
+  INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
+  SELECT %(tenant)s, chunk_id, owner_id FROM page WHERE missing ON CONFLICT DO NOTHING RETURNING chunk_id
+)
+SELECT max(page.chunk_id) AS last, (SELECT count(*) FROM queued) AS queued FROM page
+
+-- name: due_tenants
+-- Whose chunks wait: one index probe a tenant.
+WITH RECURSIVE waiting AS (
+  (SELECT q.tenant_id FROM memory.embed_queue q ORDER BY q.tenant_id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT q.tenant_id FROM memory.embed_queue q WHERE q.tenant_id > w.tenant_id ORDER BY q.tenant_id LIMIT 1)
+  FROM waiting w WHERE w.tenant_id IS NOT NULL
+)
+SELECT w.tenant_id FROM waiting w
+WHERE w.tenant_id IS NOT NULL AND EXISTS (
+  SELECT FROM memory.embed_queue q WHERE q.tenant_id = w.tenant_id AND q.not_before <= now())
+LIMIT 1000
+
+-- name: claim_chunks
+-- The next chunks that are due, leased: a worker that dies loses them by time.
+WITH due AS (
+  SELECT q.chunk_id FROM memory.embed_queue q WHERE q.tenant_id = %(tenant)s AND q.not_before <= now()
+  ORDER BY q.not_before, q.chunk_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+UPDATE memory.embed_queue q SET not_before = now() + make_interval(secs => %(lease)s), attempts = q.attempts + 1
+FROM due WHERE q.tenant_id = %(tenant)s AND q.chunk_id = due.chunk_id
+RETURNING q.chunk_id
+
+-- name: passages
+-- What is embedded for chunks: their text, and the turn before in the same thread when it has the same readers.
+SELECT r.chunk_id, v.title, c.text, r.author, CASE WHEN r.thread IS NOT NULL THEN r.occurred_at END AS occurred_at,
+  p.author AS previous_author, p.text AS previous_text, q.enqueued_at
+FROM memory.search_row r
+JOIN memory.chunk c ON c.tenant_id = %(tenant)s AND c.id = r.chunk_id
+JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = r.version_id
+LEFT JOIN memory.embed_queue q ON q.tenant_id = %(tenant)s AND q.chunk_id = r.chunk_id
+LEFT JOIN LATERAL (
+  SELECT b.author, bc.text, b.owner_id, b.access_tags
+  FROM memory.search_row b JOIN memory.chunk bc ON bc.tenant_id = %(tenant)s AND bc.id = b.chunk_id
+  WHERE b.tenant_id = %(tenant)s AND b.generation = r.generation AND b.context_key = r.context_key
+    AND (b.occurred_at, b.thread_seq, b.chunk_id) < (r.occurred_at, r.thread_seq, r.chunk_id)
+  ORDER BY b.occurred_at DESC, b.thread_seq DESC, b.chunk_id DESC LIMIT 1
+) AS p ON r.thread IS NOT NULL AND p.owner_id = r.owner_id AND p.access_tags = r.access_tags
+WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s)
+ORDER BY r.chunk_id
+
+-- name: store_vectors
+-- Vectors beside what search filters by. The lock keeps a change of tags from slipping in between.
+WITH fresh AS (
+  SELECT r.tenant_id, r.chunk_id, r.generation, r.document_id, r.owner_id, r.access_tags, r.kind, r.status,
+    r.occurred_at, r.attributes, n.embedding
+  FROM unnest(%(chunks)s::text[], %(vectors)s::text[]) AS n(chunk_id, embedding)
+  JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = n.chunk_id
+  ORDER BY r.chunk_id FOR SHARE OF r
+)
+INSERT INTO {table} (tenant_id, chunk_id, generation, document_id, owner_id, access_tags, kind, status, occurred_at,
+  attributes, embedding)
+SELECT tenant_id, chunk_id, generation, document_id, owner_id, access_tags, kind, status, occurred_at, attributes,
+  embedding::{type} FROM fresh
+ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET embedding = excluded.embedding, access_tags = excluded.access_tags,
+  status = excluded.status
+
+-- name: dequeue_chunks
+-- Done, unless something has asked for them anew since.
+DELETE FROM memory.embed_queue q USING unnest(%(chunks)s::text[], %(enqueued)s::timestamptz[]) AS d(chunk_id, enqueued_at)
+WHERE q.tenant_id = %(tenant)s AND q.chunk_id = d.chunk_id AND q.enqueued_at IS NOT DISTINCT FROM d.enqueued_at
+
+-- name: postpone_chunks
+-- Not now: tried again later and later, at most an hour apart. The reason is kept, never the text.
+UPDATE memory.embed_queue SET error = %(error)s,
+  not_before = now() + make_interval(secs => least(3600, 2 ^ least(attempts, 12)))
+WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(chunks)s)
+
+-- name: retag_vectors
+-- Vectors follow a change of tags.
+UPDATE {table} e SET access_tags = r.access_tags FROM memory.search_row r
+WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND e.tenant_id = %(tenant)s
+  AND e.chunk_id = r.chunk_id
+
+-- name: registered_models
+-- Every model of the tenant.
+SELECT model_key, model_id, base_url, api_style, dims, vector_type, sample FROM memory.embed_model
+WHERE tenant_id = %(tenant)s ORDER BY model_key
+
+-- name: pending
+-- How many of a caller's chunks wait for a vector, and the newest reason why.
+SELECT count(*) AS pending, (SELECT q.error FROM memory.embed_queue q WHERE q.tenant_id = %(tenant)s
+  AND q.owner_id = %(principal)s AND q.error IS NOT NULL LIMIT 1) AS error
+FROM memory.embed_queue WHERE tenant_id = %(tenant)s AND owner_id = %(principal)s
+
+-- name: pending_in_tenant
+-- How many of a tenant's chunks wait for a vector.
+SELECT count(*) AS pending FROM memory.embed_queue WHERE tenant_id = %(tenant)s

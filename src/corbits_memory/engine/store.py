@@ -1,0 +1,167 @@
+"""The default document store: the services of the engine behind the port."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from corbits_memory.config import EngineConfig
+from corbits_memory.core.enums import Degraded
+from corbits_memory.engine.capture import CaptureService
+from corbits_memory.engine.embedding import EmbeddingService, Pending
+from corbits_memory.engine.fts import verify_fts_language
+from corbits_memory.engine.migrate import migration_status
+from corbits_memory.engine.pool import Database
+from corbits_memory.engine.search.service import SearchService
+from corbits_memory.engine.statistics import StatisticsService
+from corbits_memory.engine.timeline import TimelineService
+from corbits_memory.engine.vectors import VectorRegistry
+from corbits_memory.engine.worker import Worker
+from corbits_memory.errors import MemoryError, MigrationError, UnavailableError
+from corbits_memory.ports import (
+    AddResult,
+    Embedder,
+    NewDocument,
+    Reranker,
+    SearchQuery,
+    SearchResult,
+    StoreCapabilities,
+    TimelineEvent,
+)
+
+INLINE_DOCUMENTS = 16
+"""Larger batches leave all vectors to the worker: a load is done when its text is durable and findable."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PostgresDocumentStore:
+    """Documents in Postgres. Nothing is opened before :meth:`open`."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        embedder: Embedder | None,
+        reranker: Reranker | None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._config = config
+        self._embedder = embedder
+        self._reranker = reranker
+        self._clock = clock
+        self._database = Database(config.database_url, pool_max=config.db_pool_max)
+        registry = VectorRegistry(self._database, vector_type=config.vector_type)
+        self.embedding = EmbeddingService(self._database, registry, embedder)
+        self.statistics = StatisticsService(self._database)
+        self._worker = Worker(config.database_url, self.embedding, self.statistics)
+        self._timeline = TimelineService(self._database)
+        self._search = SearchService(
+            self._database,
+            embedder=embedder,
+            reranker=reranker,
+            language=config.fts_language,
+            profile=config.profile,
+            clock=clock,
+        )
+        self._capture: CaptureService | None = None
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return StoreCapabilities(embeddings_configured=self._embedder is not None)
+
+    @property
+    def second_lock(self) -> bool:
+        """Whether row-level security guards each transaction."""
+        return self._database.second_lock
+
+    async def open(self) -> None:
+        """Connect and check that database and configuration fit. Raises ``ConfigError`` saying what to run."""
+        await self._database.open()
+        try:
+            await self._verify()
+            await self._worker.open()
+        except BaseException:
+            await self._database.close()
+            raise
+        if self._config.run_worker:
+            self._worker.start()
+
+    async def close(self) -> None:
+        await self._worker.close()
+        await self._database.close()
+        for model in (self._embedder, self._reranker):
+            if model is not None:
+                await model.aclose()
+
+    async def add(
+        self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
+    ) -> list[AddResult | MemoryError]:
+        if self._capture is None:
+            raise UnavailableError("The document store is not open yet.")
+        inline = self._embedder is not None and len(documents) <= INLINE_DOCUMENTS
+        seconds = self._config.add_embed_seconds if inline else 0.0
+        captured = await self._capture.capture(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            documents=documents,
+            now=self._clock(),
+            lease_seconds=seconds,
+        )
+        degraded = await self._embed_captured(tenant_id, captured.chunk_ids, seconds)
+        return [_with_degraded(answer, degraded) for answer in captured.answers]
+
+    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult:
+        return await self._search.search(tenant_id=tenant_id, principal_id=principal_id, query=query)
+
+    async def list(
+        self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
+    ) -> list[TimelineEvent]:
+        return await self._timeline.list(
+            tenant_id=tenant_id, principal_id=principal_id, limit=limit, kinds=kinds
+        )
+
+    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> Pending:
+        """How many of a principal's chunks wait for a vector."""
+        return await self.embedding.pending(tenant_id, principal_id)
+
+    async def backfill(self, tenant_id: str) -> int:
+        """Queue what the configured model has no vector of, and have it worked off; how many were missing."""
+        queued = await self.embedding.enqueue_missing(tenant_id)
+        await self._worker.embed_soon(tenant_id)
+        return queued
+
+    async def _verify(self) -> None:
+        async with self._database.autocommit() as conn:
+            status = await migration_status(conn)
+            if status["pending"] or status["edited"] or status["unknown"]:
+                raise MigrationError(
+                    "The database does not match this release "
+                    f"(pending {status['pending']}, edited {status['edited']}, unknown {status['unknown']}). "
+                    "Run: corbits-memory db migrate"
+                )
+            await verify_fts_language(conn, self._config.fts_language)
+            rows = await conn.execute("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)")
+            known = frozenset([str(row[0]) async for row in rows])
+        self._capture = CaptureService(
+            self._database, language=self._config.fts_language, known_languages=known
+        )
+
+    async def _embed_captured(
+        self, tenant_id: str, chunk_ids: Sequence[str], seconds: float
+    ) -> tuple[str, ...]:
+        if self._embedder is None:
+            return (Degraded.EMBED_UNAVAILABLE, Degraded.LEXICAL_ONLY)
+        if not chunk_ids:
+            return ()
+        if seconds and await self.embedding.embed_within(tenant_id, chunk_ids, seconds):
+            return ()
+        await self._worker.embed_soon(tenant_id)
+        return (Degraded.EMBED_UNAVAILABLE,)
+
+
+def _with_degraded(answer: AddResult | MemoryError, degraded: tuple[str, ...]) -> AddResult | MemoryError:
+    if isinstance(answer, MemoryError) or not degraded:
+        return answer
+    return dataclasses.replace(answer, degraded=degraded)

@@ -1,0 +1,123 @@
+"""Background work, on the job library: what is to be done stands in our own tables, a job only points there.
+
+Jobs are deferred after the commit (a NOTIFY inside a capture would serialise commits), at most one waiting
+a tenant, and found again by a periodic sweep; so losing one loses nothing.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import psycopg
+from procrastinate import App, PsycopgConnector, exceptions
+
+from corbits_memory.engine.embedding import EmbeddingService
+from corbits_memory.engine.migrate import JOBS_SCHEMA
+from corbits_memory.engine.statistics import StatisticsService
+from corbits_memory.errors import MemoryError
+
+logger = logging.getLogger("corbits_memory.worker")
+
+QUEUE = "memory"
+DRAIN = "memory.embed_pending"
+SWEEP_CRON = "* * * * *"
+STATISTICS_CRON = "*/5 * * * *"
+SLICES_A_JOB = 4
+"""A job takes this many claims of the queue and then lets other tenants' jobs go first."""
+SHUTDOWN_SECONDS = 2.0
+
+
+class Worker:
+    """Runs in the process that answers requests; several processes share the work through the database."""
+
+    def __init__(
+        self, url: str, embedding: EmbeddingService, statistics: StatisticsService, *, concurrency: int = 1
+    ) -> None:
+        self._embedding = embedding
+        self._statistics = statistics
+        self._concurrency = concurrency
+        self._app = App(
+            connector=PsycopgConnector(
+                conninfo=url,
+                min_size=1,
+                max_size=3,
+                kwargs={
+                    "options": f"-c search_path={JOBS_SCHEMA}",
+                    "application_name": "corbits-memory worker",
+                },
+            )
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._opened = False
+        self._define_jobs()
+
+    async def open(self) -> None:
+        """Ready to defer jobs; :meth:`start` also runs them."""
+        await self._app.open_async()
+        self._opened = True
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="corbits-memory worker")
+
+    async def close(self) -> None:
+        """Stop running jobs; what they had leased comes free by time."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        if self._opened:
+            await self._app.close_async()
+            self._opened = False
+
+    async def embed_soon(self, tenant_id: str) -> None:
+        """Have a tenant's queue worked off. One waiting job is enough; none at all is mended by the sweep."""
+        if not self._opened:
+            return
+        try:
+            await self._app.configure_task(
+                DRAIN, queue=QUEUE, queueing_lock=f"embed:{tenant_id}"
+            ).defer_async(tenant_id=tenant_id)
+        except exceptions.AlreadyEnqueued:
+            pass
+        except exceptions.ConnectorException:
+            logger.warning("a job could not be deferred; the sweep will find its work")
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._sweep()
+                await self._app.run_worker_async(
+                    queues=[QUEUE],
+                    concurrency=self._concurrency,
+                    install_signal_handlers=False,
+                    shutdown_graceful_timeout=SHUTDOWN_SECONDS,
+                    delete_jobs="always",
+                    fetch_job_polling_interval=5.0,
+                )
+                return
+            except (psycopg.Error, exceptions.ProcrastinateException, MemoryError) as error:
+                # The database went away or restarts: the work is safe in its tables.
+                logger.warning("the worker starts again: %s", type(error).__name__)
+                await asyncio.sleep(2.0)
+
+    async def _sweep(self) -> None:
+        for tenant_id in await self._embedding.due_tenants():
+            await self.embed_soon(tenant_id)
+
+    def _define_jobs(self) -> None:
+        @self._app.task(name=DRAIN, queue=QUEUE)
+        async def embed_pending(tenant_id: str) -> None:
+            done = await self._embedding.drain(tenant_id, slices=SLICES_A_JOB)
+            if done:
+                await self.embed_soon(tenant_id)
+
+        @self._app.periodic(cron=SWEEP_CRON)
+        @self._app.task(name="memory.sweep", queue=QUEUE)
+        async def sweep(timestamp: int) -> None:
+            await self._sweep()
+
+        @self._app.periodic(cron=STATISTICS_CRON)
+        @self._app.task(name="memory.statistics", queue=QUEUE)
+        async def refresh_statistics(timestamp: int) -> None:
+            await self._statistics.refresh_stale()

@@ -1,0 +1,61 @@
+"""Who asks: the host's answer, checked."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Set
+from typing import Any
+
+from starlette.requests import Request
+
+from corbits_memory.core.enums import Capability
+from corbits_memory.errors import ForbiddenError, InvalidInputError, UnauthorizedError
+from corbits_memory.http.errors import (
+    InvalidResolvedCallerError,
+    PrincipalRequiredError,
+    TenantMismatchError,
+)
+from corbits_memory.ports import Caller
+from corbits_memory.validation import check_caller
+
+Identity = Callable[[Request], Caller | Awaitable[Caller | None] | None]
+"""The host's function from a request to who asks; None when nobody known does. Sync or async.
+
+It may raise Starlette's ``HTTPException`` or an error of ours to refuse in its own way (429, 503); any other
+error becomes a 500 without its text.
+"""
+
+
+async def resolve_caller(request: Request, identity: Identity) -> Caller:
+    """The caller, or 401 (``principal_required`` without a credential, ``unauthorized`` with one)."""
+    found: Any = identity(request)
+    if inspect.isawaitable(found):
+        found = await found
+    if found is None:
+        if "authorization" in request.headers:
+            raise UnauthorizedError
+        raise PrincipalRequiredError
+    return _checked(found)
+
+
+def check_tenant(request: Request, caller: Caller) -> None:
+    """403 when the path names a tenant that isn't the caller's; a path may also name none."""
+    named = request.path_params.get("tenant_id")
+    if named is not None and named != caller.tenant_id:
+        raise TenantMismatchError
+
+
+def check_capability(caller: Caller, capability: Capability) -> None:
+    if capability not in caller.capabilities:
+        raise ForbiddenError
+
+
+def _checked(found: Any) -> Caller:
+    if not isinstance(found, Caller):
+        raise InvalidResolvedCallerError
+    capabilities: object = found.capabilities
+    if not isinstance(capabilities, Set):
+        raise InvalidResolvedCallerError
+    try:
+        check_caller(found.tenant_id, found.principal_id)
+    except InvalidInputError as error:
+        raise InvalidResolvedCallerError from error
+    return found

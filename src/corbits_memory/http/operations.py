@@ -1,0 +1,187 @@
+"""What each route does once the guard has let it pass. Routes and OpenAPI are both made from this table."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from starlette.requests import Request
+
+from corbits_memory.core import limits
+from corbits_memory.core.enums import Capability
+from corbits_memory.errors import ForbiddenError
+from corbits_memory.plane import Memory
+from corbits_memory.ports import Caller
+from corbits_memory.validation import Problems
+from corbits_memory.wire import fields, requests, responses
+
+_LIST_LIMIT = f"must be an integer from 1 to {limits.LIST_LIMIT_MAX}"
+_DIGITS = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request that passed the guard. ``body`` is its JSON object, ``{}`` where the route takes none."""
+
+    memory: Memory
+    caller: Caller
+    request: Request
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method on one path below the prefix."""
+
+    id: str
+    method: str
+    path: str
+    capability: Capability
+    summary: str
+    handle: Callable[[Call], Awaitable[responses.Response]]
+    response: type[responses.Response]
+    request: type[requests.Request] | None = None
+    query: tuple[Mapping[str, Any], ...] = ()
+    """OpenAPI parameters."""
+
+
+async def add(call: Call) -> responses.Response:
+    (result,) = await call.memory.add_batch(
+        tenant_id=call.caller.tenant_id,
+        principal_id=call.caller.principal_id,
+        items=[requests.add_input(call.body)],
+    )
+    if isinstance(result, Exception):
+        raise result
+    return responses.add_response(result)
+
+
+async def add_batch(call: Call) -> responses.Response:
+    given = call.body.get("items")
+    items: Any = [_item(item) for item in given] if isinstance(given, list) else given
+    results = await call.memory.add_batch(
+        tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id, items=items
+    )
+    return responses.add_batch_response(results)
+
+
+async def search(call: Call) -> responses.Response:
+    given = requests.search_input(call.body)
+    if given.generation is not None and Capability.ADMIN not in call.caller.capabilities:
+        raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
+    result = await call.memory.search_for(
+        given, tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
+    )
+    return responses.search_response(result, include_evidence=given.include_evidence is not False)
+
+
+async def list_events(call: Call) -> responses.Response:
+    events = await call.memory.list(
+        tenant_id=call.caller.tenant_id,
+        principal_id=call.caller.principal_id,
+        limit=_list_limit(call.request),
+        kinds=call.request.query_params.getlist("kinds"),
+    )
+    return responses.list_response(events)
+
+
+async def capabilities(call: Call) -> responses.Response:
+    return responses.capabilities_response(call.memory.capabilities)
+
+
+def _item(item: object) -> object:
+    return requests.add_input(item) if isinstance(item, dict) else item
+
+
+def _list_limit(request: Request) -> int:
+    """From the query: decimal digits, once; absent or empty means the default."""
+    problems = Problems()
+    given = request.query_params.getlist("limit")
+    value: object = given[0] if given else ""
+    if len(given) > 1:
+        problems.add("limit", "must be given once")
+    if value == "":
+        value = None
+    elif isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
+    limit = problems.integer(
+        "limit",
+        value,
+        low=1,
+        high=limits.LIST_LIMIT_MAX,
+        default=limits.LIST_LIMIT_DEFAULT,
+        rule=_LIST_LIMIT,
+    )
+    problems.raise_if_any()
+    return limit
+
+
+OPERATIONS = (
+    Operation(
+        id="memory_add",
+        method="POST",
+        path="/add",
+        capability=Capability.ADD,
+        summary="Remember one document",
+        handle=add,
+        request=requests.AddRequest,
+        response=responses.AddResponse,
+    ),
+    Operation(
+        id="memory_add_batch",
+        method="POST",
+        path="/add/batch",
+        capability=Capability.ADD,
+        summary="Remember many documents, each judged by itself",
+        handle=add_batch,
+        request=requests.AddBatchRequest,
+        response=responses.AddBatchResponse,
+    ),
+    Operation(
+        id="memory_search",
+        method="POST",
+        path="/search",
+        capability=Capability.SEARCH,
+        summary="Find what answers a question",
+        handle=search,
+        request=requests.SearchRequest,
+        response=responses.SearchResponse,
+    ),
+    Operation(
+        id="memory_list",
+        method="GET",
+        path="/list",
+        capability=Capability.SEARCH,
+        summary="The newest documents",
+        handle=list_events,
+        response=responses.ListResponse,
+        query=(
+            {
+                "name": "limit",
+                "in": "query",
+                "description": f"Decimal digits. Default {limits.LIST_LIMIT_DEFAULT}.",
+                "schema": {"type": "integer", "minimum": 1, "maximum": limits.LIST_LIMIT_MAX},
+            },
+            {
+                "name": "kinds",
+                "in": "query",
+                "description": "Only these kinds; repeat the parameter.",
+                "schema": {
+                    "type": "array",
+                    "maxItems": limits.FILTER_VALUES,
+                    "items": TypeAdapter(fields.Kind).json_schema(),
+                },
+            },
+        ),
+    ),
+    Operation(
+        id="memory_capabilities",
+        method="GET",
+        path="/capabilities",
+        capability=Capability.SEARCH,
+        summary="What this memory can do",
+        handle=capabilities,
+        response=responses.CapabilitiesResponse,
+    ),
+)

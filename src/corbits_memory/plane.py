@@ -1,0 +1,403 @@
+"""The memory plane: the verbs over a document store.
+
+>>> async with Memory(store) as memory:
+...     added = await memory.add(
+...         tenant_id="acme", principal_id="ann", content=Content(title="Deploys", text="Fridays are frozen.")
+...     )
+...     found = await memory.search(tenant_id="acme", principal_id="ann", query="when may I deploy?")
+
+Every call names the tenant and the principal it acts for; both come from the host's authentication.
+Inputs are checked in :mod:`corbits_memory.validation`, and nothing reaches the store unchecked.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+import anyio
+
+from corbits_memory import live
+from corbits_memory.access.tags import resolve_access_tags, ungranted_receipt
+from corbits_memory.core import limits
+from corbits_memory.core.enums import (
+    LineageClass,
+    Provenance,
+    RetentionClass,
+    SearchProfile,
+    TemporalClass,
+)
+from corbits_memory.core.merge import LOCAL
+from corbits_memory.errors import InvalidInputError, MemoryError, UnavailableError
+from corbits_memory.ports import (
+    AddResult,
+    DocumentStore,
+    NewDocument,
+    Scalar,
+    SearchQuery,
+    SearchResult,
+    Share,
+    SourceProvider,
+    StoreCapabilities,
+    TextExtractor,
+    TimelineEvent,
+)
+from corbits_memory.validation import (
+    AddInput,
+    Content,
+    File,
+    SearchInput,
+    check_batch,
+    check_caller,
+    check_file,
+    check_list,
+    new_document,
+    search_query,
+)
+
+
+@runtime_checkable
+class ReadyStore(Protocol):
+    """A store that can say whether it would answer now."""
+
+    async def ready(self) -> None:
+        """Raises :class:`~corbits_memory.errors.MemoryError` when it would not."""
+
+
+class Memory:
+    """Remembers documents and finds them again, for many tenants.
+
+    Open it before use: ``async with memory``, ``memory.lifespan`` in a web app, or ``open`` and ``close``.
+    A closed memory stays closed. Hosts usually get one from :func:`corbits_memory.create_memory`.
+    """
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        *,
+        sources: Sequence[SourceProvider] = (),
+        text_extractor: TextExtractor | None = None,
+        profile: SearchProfile = SearchProfile.DEFAULT,
+    ) -> None:
+        """``sources`` are searched live beside the store; ``text_extractor`` reads files for ``add``;
+        ``profile`` is the store's own, by which live hits are merged.
+        """
+        self._store = store
+        self._sources = tuple(sources)
+        self._text_extractor = text_extractor
+        self._profile = profile
+        self._lifecycle = anyio.Lock()
+        self._opened = False
+        self._closed = False
+
+    # --- the verbs ---
+
+    async def add(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        content: Content | None = None,
+        file: File | None = None,
+        kind: str | None = None,
+        adapter: str | None = None,
+        external_ref: str | None = None,
+        access_tags: Sequence[str] | None = None,
+        share: Share | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+        generator_agent_id: str | None = None,
+        provenance: Provenance | str | None = None,
+        lineage_class: LineageClass | str | None = None,
+        temporal_class: TemporalClass | str | None = None,
+        retention_class: RetentionClass | str | None = None,
+        derived_from: Sequence[str] | None = None,
+        supports: Sequence[str] | None = None,
+        contradicts: Sequence[str] | None = None,
+        valid_from: datetime | str | None = None,
+        valid_until: datetime | str | None = None,
+        occurred_at: datetime | str | None = None,
+        thread: str | None = None,
+        author: str | None = None,
+        language: str | None = None,
+    ) -> AddResult:
+        """Remember one document. When this returns, its text is durable and found by its words.
+
+        What it is
+            Exactly one of ``content`` (title ≤ 500 characters, text ≤ 200,000,000; neither is trimmed, and
+            a text above 100,000 becomes several parts) and ``file`` (needs a text extractor). ``kind``
+            (default ``note``), ``thread`` (the conversation it belongs to), ``author`` (who says it; text,
+            not a principal), ``attributes`` (flat, at most 64), ``language`` (for words and endings).
+        Which one it is
+            ``adapter`` (default ``http``) and ``external_ref`` name the document: the same name with other
+            content makes a new version, with the same content nothing. Without a name each add is new.
+        Who may read it
+            Its owner, the principal, always. ``access_tags`` (≤ 64, like ``memory.space:team``) replace the
+            caller's tags on a repeat; None leaves them. ``share`` is for the tenant and for other people;
+            what came of it stands in the result's ``share``.
+        How sure it is
+            ``generator_agent_id``: made by this agent, so at best inferred, also when ``provenance`` asks
+            for stated. ``lineage_class``, ``temporal_class``, ``retention_class``; ``derived_from``,
+            ``supports`` and ``contradicts`` hold version ids.
+        When
+            ``occurred_at`` (default now), ``valid_from``, ``valid_until``: datetimes or ISO 8601 text; UTC
+            where no zone is given.
+
+        Raises ``InvalidInputError`` with every problem at once, ``ExternalRefInUseError`` when the name is
+        somebody else's document, ``UnavailableError`` unless open, and what the store raises.
+        """
+        given = AddInput(
+            content=content,
+            file=file,
+            kind=kind,
+            adapter=adapter,
+            external_ref=external_ref,
+            access_tags=access_tags,
+            share=share,
+            attributes=attributes,
+            generator_agent_id=generator_agent_id,
+            provenance=provenance,
+            lineage_class=lineage_class,
+            temporal_class=temporal_class,
+            retention_class=retention_class,
+            derived_from=derived_from,
+            supports=supports,
+            contradicts=contradicts,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            occurred_at=occurred_at,
+            thread=thread,
+            author=author,
+            language=language,
+        )
+        (result,) = await self.add_batch(tenant_id=tenant_id, principal_id=principal_id, items=[given])
+        if isinstance(result, MemoryError):
+            raise result
+        return result
+
+    async def add_batch(
+        self, *, tenant_id: str, principal_id: str, items: Sequence[AddInput]
+    ) -> list[AddResult | MemoryError]:
+        """Remember up to 1,000 documents; each answers for itself, in order.
+
+        An item that is refused gives its error in its place and doesn't spoil the others. Raises
+        ``InvalidInputError`` when there are too many items, ``UnavailableError`` unless open.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        prepared = [
+            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id)
+            for item in check_batch(items)
+        ]
+        documents = [item for item in prepared if isinstance(item, NewDocument)]
+        stored = iter(await self._stored(documents, tenant_id=tenant_id, principal_id=principal_id))
+        return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]
+
+    async def search(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        query: str,
+        limit: int = limits.SEARCH_LIMIT_DEFAULT,
+        kinds: Sequence[str] | None = None,
+        entity_ids: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        include_deprecated: bool = False,
+        profile: SearchProfile | str | None = None,
+        generation: str | None = None,
+        explain: bool = False,
+        occurred_after: datetime | str | None = None,
+        occurred_before: datetime | str | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+        max_per_document: int = 1,
+    ) -> SearchResult:
+        """Find what answers ``query``, best first, among what the principal may see.
+
+        ``limit`` is 1 to 50. ``kinds``, ``entity_ids``, ``attributes``, ``occurred_after`` and
+        ``occurred_before`` narrow the memory's own hits; an empty list filters nothing, and a blank query
+        needs kinds or entity ids. ``sources`` picks among ``local`` and the ids of live sources (all when
+        empty); live hits are seen with the host's own tokens. ``profile`` is the ranking, by default the
+        store's. ``generation`` searches another generation than the live one. ``explain`` adds the parts
+        of each score.
+
+        The result's ``evidence`` says how well the best hits answer (``none`` and ``weak`` don't mean that
+        nothing is known), ``degraded`` what was missing, each source that failed or took more than 0.8 s
+        included. Raises ``InvalidInputError``, ``UnavailableError`` unless open, and what the store raises.
+        """
+        given = SearchInput(
+            query=query,
+            limit=limit,
+            kinds=kinds,
+            entity_ids=entity_ids,
+            sources=sources,
+            include_deprecated=include_deprecated,
+            profile=profile,
+            generation=generation,
+            explain=explain,
+            occurred_after=occurred_after,
+            occurred_before=occurred_before,
+            attributes=attributes,
+            max_per_document=max_per_document,
+        )
+        return await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def search_for(self, given: SearchInput, *, tenant_id: str, principal_id: str) -> SearchResult:
+        """:meth:`search` with its inputs in one value."""
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        asked = search_query(given)
+        local_asked = not asked.sources or LOCAL in asked.sources
+        # The store knows nothing of sources: they choose among it and its neighbours.
+        query = replace(asked, sources=())
+        local = partial(
+            self._search_store, query, local_asked, tenant_id=tenant_id, principal_id=principal_id
+        )
+        asks = [
+            partial(
+                live.ask_source,
+                source,
+                query=query.query,
+                tenant_id=tenant_id,
+                principal_id=principal_id,
+                limit=query.limit,
+            )
+            for source in self._sources
+            if not asked.sources or source.id in asked.sources
+        ]
+        found, answers = await live.gather(local, asks)
+        if not self._sources:
+            return found
+        return live.merge(
+            found, answers, query=asked, profile=asked.profile or self._profile, now=datetime.now(UTC)
+        )
+
+    async def list(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        limit: int = limits.LIST_LIMIT_DEFAULT,
+        kinds: Sequence[str] | None = None,
+    ) -> list[TimelineEvent]:
+        """The newest documents that the principal may see, at most ``limit`` (1 to 100).
+
+        Raises ``InvalidInputError``, ``UnavailableError`` unless open, and what the store raises.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        checked_limit, checked_kinds = check_list(limit, kinds)
+        return await self._store.list(
+            tenant_id=tenant_id, principal_id=principal_id, limit=checked_limit, kinds=checked_kinds
+        )
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        """What the store can do; known at once, open or not."""
+        return self._store.capabilities
+
+    # --- its life ---
+
+    async def open(self) -> None:
+        """Open the store; does nothing when open. Raises ``ConfigError`` saying what to mend."""
+        async with self._lifecycle:
+            if self._closed:
+                raise UnavailableError("this memory is closed; create a new one")
+            if not self._opened:
+                await self._store.open()
+                self._opened = True
+
+    async def close(self) -> None:
+        """Close the store, once; the sources belong to the host and stay."""
+        async with self._lifecycle:
+            if self._closed:
+                return
+            self._closed = True
+            if self._opened:
+                await self._store.close()
+
+    async def ready(self) -> None:
+        """For readiness probes: returns when a call would be answered now, else raises ``MemoryError``."""
+        self._check_open()
+        if isinstance(self._store, ReadyStore):
+            await self._store.ready()
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """Open while a web app runs: ``Starlette(lifespan=memory.lifespan)``, the same for FastAPI."""
+        async with self:
+            yield
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- inside ---
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("this memory is closed; create a new one")
+        if not self._opened:
+            raise UnavailableError(
+                "this memory is not open yet; enter `async with memory`, or give memory.lifespan to the app"
+            )
+
+    async def _prepare(self, item: object, *, tenant_id: str, principal_id: str) -> NewDocument | MemoryError:
+        """The checked document, or the error that stands in its place."""
+        try:
+            if not isinstance(item, AddInput):
+                raise InvalidInputError("an item must be an object that describes one document")
+            file = check_file(item)
+            if file is not None:
+                item = replace(item, file=None, content=await self._extract(file))
+            return new_document(item, tenant_id=tenant_id, principal_id=principal_id)
+        except MemoryError as error:
+            return error
+
+    async def _extract(self, file: File) -> Content:
+        if self._text_extractor is None:
+            raise InvalidInputError("file requires a text_extractor on the memory plane")
+        extracted = await self._text_extractor.extract(
+            file.data, mime_type=file.mime_type, filename=file.filename
+        )
+        titles = (file.title, extracted.title, file.filename, "untitled")
+        title = next(title for title in titles if title and title.strip())
+        return Content(title=title[: limits.TITLE_CHARS], text=extracted.text)
+
+    async def _stored(
+        self, documents: Sequence[NewDocument], *, tenant_id: str, principal_id: str
+    ) -> Sequence[AddResult | MemoryError]:
+        if not documents:
+            return ()
+        results = await self._store.add(tenant_id=tenant_id, principal_id=principal_id, documents=documents)
+        return [
+            _with_receipt(result, document, tenant_id=tenant_id, principal_id=principal_id)
+            for result, document in zip(results, documents, strict=True)
+        ]
+
+    async def _search_store(
+        self, query: SearchQuery, asked: bool, *, tenant_id: str, principal_id: str
+    ) -> SearchResult:
+        if not asked:
+            return live.NOTHING
+        return await self._store.search(tenant_id=tenant_id, principal_id=principal_id, query=query)
+
+
+def _with_receipt(
+    result: AddResult | MemoryError, document: NewDocument, *, tenant_id: str, principal_id: str
+) -> AddResult | MemoryError:
+    """With word of what became of sharing, unless the store gave it."""
+    if isinstance(result, MemoryError) or result.share is not None or document.share is None:
+        return result
+    tags = document.access_tags or resolve_access_tags(principal_id, tenant_id, share=document.share)
+    return replace(result, share=ungranted_receipt(principal_id, tags, document.share))

@@ -1,0 +1,205 @@
+"""A document store in memory: substring search, creator-only reads, the ids of a counter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+
+from corbits_memory.core.enums import AddStatus, CreatedByKind, EvidenceLevel
+from corbits_memory.core.limits import SNIPPET_CHARS
+from corbits_memory.errors import ExternalRefInUseError, MemoryError
+from corbits_memory.ports import (
+    AddResult,
+    Attribution,
+    Citation,
+    NewDocument,
+    OpenTarget,
+    SearchItem,
+    SearchQuery,
+    SearchResult,
+    StoreCapabilities,
+    TimelineEvent,
+)
+
+ADAPTER = "fake"
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredDocument:
+    """One document as the fake keeps it: its newest version."""
+
+    tenant_id: str
+    owner: str
+    document_id: str
+    version_id: str
+    version: int
+    content: NewDocument
+    at: datetime
+
+
+class FakeDocumentStore:
+    """Keeps documents in a list until closed. For tests; nothing is durable.
+
+    Ids are ``fake_doc_1``, ``fake_ver_1`` and so on. A search finds the documents of the caller whose title
+    or text holds the whole trimmed query, whatever the case: score 1 in the title, 0.5 in the text; a blank
+    query finds nothing. Filters are ignored. Reads show a principal its own documents only. The same
+    adapter and external reference again is a new version, or unchanged.
+    """
+
+    def __init__(self, *, capabilities: StoreCapabilities | None = None) -> None:
+        self._capabilities = capabilities or StoreCapabilities()
+        self._document_numbers = count(1)
+        self._version_numbers = count(1)
+        self.documents: list[StoredDocument] = []
+        """What is kept, oldest first."""
+        self.queries: list[SearchQuery] = []
+        """The searches so far."""
+        self.opened = 0
+        self.closed = 0
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return self._capabilities
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+        self.documents.clear()
+
+    async def add(
+        self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
+    ) -> list[AddResult | MemoryError]:
+        return [self._add(tenant_id, principal_id, document) for document in documents]
+
+    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult:
+        self.queries.append(query)
+        wanted = query.query.strip().casefold()
+        found = [
+            document
+            for document in self._visible(tenant_id, principal_id)
+            if wanted and wanted in f"{document.content.title}\n{document.content.text}".casefold()
+        ]
+        scored = sorted(found, key=lambda document: -_score(document, wanted))[: query.limit]
+        evidence = EvidenceLevel.WEAK if scored else EvidenceLevel.NONE
+        items = tuple(_item(document, _score(document, wanted), evidence) for document in scored)
+        return SearchResult(items=items, evidence=evidence)
+
+    async def list(
+        self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
+    ) -> list[TimelineEvent]:
+        newest = [
+            document
+            for document in reversed(self._visible(tenant_id, principal_id))
+            if not kinds or document.content.kind in kinds
+        ]
+        return [_event(document) for document in newest[:limit]]
+
+    def _visible(self, tenant_id: str, principal_id: str) -> Sequence[StoredDocument]:
+        return [
+            document
+            for document in self.documents
+            if document.tenant_id == tenant_id and document.owner == principal_id
+        ]
+
+    def _add(self, tenant_id: str, principal_id: str, content: NewDocument) -> AddResult | MemoryError:
+        known = self._named(tenant_id, content)
+        if known is None:
+            known = StoredDocument(
+                tenant_id=tenant_id,
+                owner=principal_id,
+                document_id=f"fake_doc_{next(self._document_numbers)}",
+                version_id=f"fake_ver_{next(self._version_numbers)}",
+                version=1,
+                content=content,
+                at=content.occurred_at or datetime.now(UTC),
+            )
+            self.documents.append(known)
+            return _result(known, AddStatus.CREATED)
+        if known.owner != principal_id:
+            return ExternalRefInUseError()
+        if known.content == content:
+            return _result(known, AddStatus.UNCHANGED)
+        known.version += 1
+        known.version_id = f"fake_ver_{next(self._version_numbers)}"
+        known.content = content
+        known.at = content.occurred_at or datetime.now(UTC)
+        return _result(known, AddStatus.UPDATED)
+
+    def _named(self, tenant_id: str, content: NewDocument) -> StoredDocument | None:
+        if content.external_ref is None:
+            return None
+        name = (tenant_id, content.adapter, content.external_ref)
+        return next(
+            (
+                document
+                for document in self.documents
+                if (document.tenant_id, document.content.adapter, document.content.external_ref) == name
+            ),
+            None,
+        )
+
+
+def _score(document: StoredDocument, wanted: str) -> float:
+    return 1.0 if wanted in document.content.title.casefold() else 0.5
+
+
+def _result(document: StoredDocument, status: AddStatus) -> AddResult:
+    return AddResult(
+        document_id=document.document_id,
+        version_id=document.version_id,
+        version=document.version,
+        status=status,
+        chunks=len(document.content.parts),
+    )
+
+
+def _item(document: StoredDocument, score: float, evidence: EvidenceLevel) -> SearchItem:
+    content = document.content
+    external_ref = content.external_ref or document.document_id
+    generated = content.generator_agent_id is not None
+    return SearchItem(
+        document_id=document.document_id,
+        chunk_id=None,
+        title=content.title,
+        snippet=content.text[:SNIPPET_CHARS],
+        score=score,
+        kind=content.kind,
+        adapter=ADAPTER,
+        external_ref=external_ref,
+        citation=Citation(
+            adapter=ADAPTER,
+            external_ref=external_ref,
+            open=OpenTarget(type="document", id=document.document_id, url=f"fake://{document.document_id}"),
+        ),
+        attribution=Attribution(
+            version_id=document.version_id,
+            version=document.version,
+            status="active",
+            created_by_kind=CreatedByKind.AGENT if generated else CreatedByKind.HUMAN,
+            owner=document.owner,
+            author=content.author,
+            thread=content.thread,
+            generator_agent_id=content.generator_agent_id,
+            provenance=content.provenance,
+            occurred_at=document.at,
+            valid_until=content.valid_until,
+            evidence=evidence,
+        ),
+    )
+
+
+def _event(document: StoredDocument) -> TimelineEvent:
+    return TimelineEvent(
+        at=document.at,
+        title=document.content.title,
+        source=ADAPTER,
+        tenant_id=document.tenant_id,
+        principal_id=document.owner,
+        document_id=document.document_id,
+        version_id=document.version_id,
+        kind=document.content.kind,
+        owner=document.owner,
+        author=document.content.author,
+    )

@@ -1,0 +1,21 @@
+"""Every input of the plane is checked here, once, whichever door it came through."""
+
+from corbits_memory.validation.documents import LANGUAGE, check_batch, check_file, new_document
+from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
+from corbits_memory.validation.problems import Problems
+from corbits_memory.validation.queries import check_caller, check_list, search_query
+
+__all__ = [
+    "LANGUAGE",
+    "AddInput",
+    "Content",
+    "File",
+    "Problems",
+    "SearchInput",
+    "check_batch",
+    "check_caller",
+    "check_file",
+    "check_list",
+    "new_document",
+    "search_query",
+]

@@ -1,0 +1,74 @@
+"""Checks of what reads take."""
+
+from corbits_memory.core import limits
+from corbits_memory.core.enums import SearchProfile
+from corbits_memory.ports import SearchQuery
+from corbits_memory.validation.inputs import SearchInput
+from corbits_memory.validation.problems import Problems
+
+BLANK_QUERY = "must be non-empty unless kinds or entityIds is provided"
+
+
+def check_caller(tenant_id: object, principal_id: object) -> None:
+    """Raises :class:`InvalidInputError` when either id can't be one."""
+    problems = Problems()
+    problems.required_identifier("tenant_id", tenant_id)
+    problems.required_identifier("principal_id", principal_id)
+    problems.raise_if_any()
+
+
+def search_query(given: SearchInput) -> SearchQuery:
+    """The validated query, its text trimmed; raises :class:`InvalidInputError` with every problem."""
+    problems = Problems()
+    text: object = given.query
+    query = SearchQuery(
+        query=_query_text(problems, text),
+        limit=problems.integer(
+            "limit",
+            given.limit,
+            low=1,
+            high=limits.SEARCH_LIMIT_MAX,
+            default=limits.SEARCH_LIMIT_DEFAULT,
+        ),
+        kinds=problems.identifiers(
+            "kinds", given.kinds, max_items=limits.FILTER_VALUES, max_chars=limits.KIND_CHARS
+        ),
+        entity_ids=problems.identifiers("entity_ids", given.entity_ids, max_items=limits.FILTER_VALUES),
+        sources=problems.identifiers("sources", given.sources, max_items=limits.FILTER_VALUES),
+        include_deprecated=problems.flag("include_deprecated", given.include_deprecated),
+        profile=problems.choice("profile", given.profile, SearchProfile),
+        generation=problems.identifier("generation", given.generation),
+        explain=problems.flag("explain", given.explain),
+        occurred_after=problems.instant("occurred_after", given.occurred_after),
+        occurred_before=problems.instant("occurred_before", given.occurred_before),
+        attributes=problems.scalars("attributes", given.attributes),
+        max_per_document=problems.integer(
+            "max_per_document", given.max_per_document, low=1, high=limits.MAX_PER_DOCUMENT, default=1
+        ),
+    )
+    problems.flag("include_evidence", given.include_evidence)
+    if isinstance(text, str) and not text.strip() and not (query.kinds or query.entity_ids):
+        problems.add("query", BLANK_QUERY)
+    problems.raise_if_any()
+    return query
+
+
+def check_list(limit: object, kinds: object) -> tuple[int, tuple[str, ...]]:
+    """The validated limit and kinds of ``list``."""
+    problems = Problems()
+    checked = (
+        problems.integer(
+            "limit", limit, low=1, high=limits.LIST_LIMIT_MAX, default=limits.LIST_LIMIT_DEFAULT
+        ),
+        problems.identifiers("kinds", kinds, max_items=limits.FILTER_VALUES, max_chars=limits.KIND_CHARS),
+    )
+    problems.raise_if_any()
+    return checked
+
+
+def _query_text(problems: Problems, value: object) -> str:
+    if value is None:
+        problems.add("query", "is required")
+        return ""
+    text = problems.optional_text("query", value, max_chars=limits.QUERY_CHARS, may_be_blank=True)
+    return (text or "").strip()

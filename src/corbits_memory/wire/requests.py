@@ -1,0 +1,117 @@
+"""What clients send. The names are the JSON names; snake and camel case are mixed by contract.
+
+The models describe and document bodies, and clients may build them. A server doesn't parse with them: it
+picks the declared fields (others are ignored) and the plane's one validation judges the values.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from corbits_memory.core import limits
+from corbits_memory.core.enums import (
+    LineageClass,
+    Provenance,
+    RetentionClass,
+    SearchProfile,
+    TemporalClass,
+)
+from corbits_memory.validation import AddInput, Content, SearchInput
+from corbits_memory.wire import fields
+
+
+class Request(BaseModel):
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+
+class ShareRequest(Request):
+    """Who else may read the document: the whole tenant, named principals, holders of tags."""
+
+    tenant: bool | None = None
+    principals: Annotated[list[fields.BlankableId], Field(max_length=limits.SHARED_PRINCIPALS)] | None = None
+    tags: fields.Tags | None = None
+
+
+class AddRequest(Request):
+    """One document to remember. Whose it is comes from the credential, never from the body."""
+
+    title: fields.Title
+    text: fields.Body
+    kind: fields.Kind | None = Field(None, description="Default `note`.")
+    access_tags: fields.Tags | None = None
+    share: ShareRequest | None = None
+    generator_agent_id: fields.BlankableId | None = Field(
+        None, description="The agent that made this text. Its provenance is then at best `inferred`."
+    )
+    provenance: Provenance | None = None
+    lineage_class: LineageClass | None = None
+    temporal_class: TemporalClass | None = None
+    retention_class: RetentionClass | None = None
+    derived_from: fields.VersionIds | None = Field(None, description="Versions that this text is made from.")
+    supports: fields.VersionIds | None = Field(None, description="Versions that this text speaks for.")
+    contradicts: fields.VersionIds | None = Field(None, description="Versions that this text speaks against.")
+    valid_from: fields.Instant | None = None
+    valid_until: fields.Instant | None = None
+    occurred_at: fields.Instant | None = Field(None, description="When it happened. Default now.")
+    external_ref: fields.ExternalRef | None = Field(
+        None, description="Your name for the document; the same name again makes a new version of it."
+    )
+    adapter: fields.Id | None = Field(None, description="Where external_ref comes from. Default `http`.")
+    thread: fields.Id | None = Field(None, description="The conversation that it belongs to.")
+    author: fields.Author | None = Field(None, description="Who says it; text, not a principal.")
+    attributes: fields.Attributes | None = None
+    language: fields.Language | None = None
+
+
+class AddBatchRequest(Request):
+    """Many documents, each judged by itself."""
+
+    items: Annotated[list[AddRequest], Field(max_length=limits.BATCH_ITEMS)]
+
+
+_QUERY_OR_FILTER: list[JsonValue] = [
+    {"properties": {"query": {"pattern": r"\S"}}},
+    {"properties": {"kinds": {"type": "array", "minItems": 1}}, "required": ["kinds"]},
+    {"properties": {"entity_ids": {"type": "array", "minItems": 1}}, "required": ["entity_ids"]},
+]
+
+
+class SearchRequest(Request):
+    """A question, or filters, or both. An empty list filters nothing."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _QUERY_OR_FILTER})
+
+    query: fields.Query = Field(description="May be blank only beside a filter on kinds or entity_ids.")
+    limit: Annotated[int, Field(ge=1, le=limits.SEARCH_LIMIT_MAX)] | None = Field(
+        None, description=f"Default {limits.SEARCH_LIMIT_DEFAULT}."
+    )
+    kinds: fields.FilterKinds | None = None
+    entity_ids: fields.FilterIds | None = None
+    sources: fields.FilterIds | None = Field(None, description="`local` and ids of live sources.")
+    include_evidence: bool | None = Field(None, alias="includeEvidence", description="Default true.")
+    include_deprecated: bool | None = Field(None, alias="includeDeprecated", description="Default false.")
+    profile: SearchProfile | None = None
+    explain: bool | None = Field(None, description="Adds the parts of each score.")
+    generation: fields.Id | None = Field(None, description="Needs the capability memory:admin.")
+    occurred_after: fields.Instant | None = None
+    occurred_before: fields.Instant | None = None
+    attributes: fields.Attributes | None = None
+    max_per_document: Annotated[int, Field(ge=1, le=limits.MAX_PER_DOCUMENT)] | None = None
+
+
+_ADD_FIELDS = tuple(name for name in AddRequest.model_fields if name not in {"title", "text"})
+_SEARCH_FIELDS = {name: field.alias or name for name, field in SearchRequest.model_fields.items()}
+
+
+def add_input(body: Mapping[str, Any]) -> AddInput:
+    """The plane's input from a JSON object; nothing is checked yet."""
+    # Absent and null are the same: the validation says that they are required.
+    content = Content(title=body.get("title"), text=body.get("text"))  # type: ignore[arg-type]
+    return AddInput(content=content, **{name: body.get(name) for name in _ADD_FIELDS})
+
+
+def search_input(body: Mapping[str, Any]) -> SearchInput:
+    """The plane's input from a JSON object; nothing is checked yet."""
+    values: dict[str, Any] = {name: body.get(key) for name, key in _SEARCH_FIELDS.items()}
+    return SearchInput(**values)

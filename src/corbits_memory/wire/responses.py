@@ -1,0 +1,280 @@
+"""What servers answer, and how the plane's values become it. camelCase, times as ISO milliseconds Z."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+
+from corbits_memory.core.enums import AddStatus, Channel, EvidenceLevel
+from corbits_memory.errors import MemoryError
+from corbits_memory.ports import (
+    AddResult,
+    Attribution,
+    Citation,
+    SearchItem,
+    SearchResult,
+    ShareReceipt,
+    StoreCapabilities,
+    TimelineEvent,
+)
+
+
+class Response(BaseModel):
+    """Fields that were not set are left out of the JSON."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class ErrorBody(Response):
+    code: str
+    message: str
+    details: dict[str, JsonValue] | list[dict[str, JsonValue]] | None = None
+
+
+class ErrorResponse(Response):
+    error: ErrorBody
+
+
+class ShareReceiptResponse(Response):
+    tags: list[str]
+    principals: list[str]
+    grants_materialized: bool
+    reason: str | None = None
+
+
+class AddResponse(Response):
+    document_id: str
+    version_id: str
+    version: int
+    status: AddStatus
+    chunks: int
+    degraded: list[str] | None = None
+    share: ShareReceiptResponse | None = None
+
+
+class AddBatchResponse(Response):
+    results: list[AddResponse | ErrorResponse]
+
+
+class OpenTargetResponse(Response):
+    type: str
+    id: str
+    url: str | None = None
+
+
+class CitationResponse(Response):
+    adapter: str
+    external_ref: str = Field(alias="external_ref")
+    open: OpenTargetResponse
+
+
+class AttributionResponse(Response):
+    version_id: str
+    version: int
+    status: str
+    created_by_kind: str
+    chunk_id: str | None = None
+    owner: str | None = None
+    author: str | None = None
+    thread: str | None = None
+    generator_agent_id: str | None = None
+    provenance: str | None = None
+    source_class: str | None = None
+    temporal_class: str | None = None
+    occurred_at: str | None = None
+    valid_until: str | None = None
+    evidence: EvidenceLevel | None = None
+    supports: int
+    contradicts: int
+    derived_from: list[str] | None = None
+    entity_ids: list[str] | None = None
+    channels: list[Channel] | None = None
+
+
+class SearchItemResponse(Response):
+    document_id: str
+    title: str
+    snippet: str
+    score: float
+    kind: str
+    external_ref: str
+    citation: CitationResponse
+    chunk_id: str | None = None
+    attribution: AttributionResponse | None = None
+    updated_at: str | None = None
+    explain: dict[str, JsonValue] | None = None
+
+
+class SearchResponse(Response):
+    items: list[SearchItemResponse]
+    evidence: EvidenceLevel | None = None
+    degraded: list[str] | None = None
+
+
+class TimelineEventResponse(Response):
+    at: str
+    title: str
+    source: str
+    tenant_id: str
+    principal_id: str
+    document_id: str
+    version_id: str
+    kind: str
+    owner: str | None = None
+    author: str | None = None
+
+
+class ListResponse(Response):
+    events: list[TimelineEventResponse]
+
+
+class CapabilitiesResponse(Response):
+    embeddings_configured: bool
+    enforces_grants: bool
+    supports_feed: bool
+    supports_retention: bool
+    supports_list: bool
+
+
+def iso_instant(moment: datetime) -> str:
+    """``2026-03-01T09:30:00.000Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def error_response(error: MemoryError) -> ErrorResponse:
+    details = error.details
+    told = dict(details) if isinstance(details, Mapping) else list(details or ())
+    return ErrorResponse(
+        error=ErrorBody(code=error.code, message=error.message, **_given(details=told or None))
+    )
+
+
+def add_response(result: AddResult) -> AddResponse:
+    return AddResponse(
+        document_id=result.document_id,
+        version_id=result.version_id,
+        version=result.version,
+        status=result.status,
+        chunks=result.chunks,
+        **_given(degraded=list(result.degraded), share=result.share and _share_receipt(result.share)),
+    )
+
+
+def add_batch_response(results: Sequence[AddResult | MemoryError]) -> AddBatchResponse:
+    return AddBatchResponse(
+        results=[
+            error_response(result) if isinstance(result, MemoryError) else add_response(result)
+            for result in results
+        ]
+    )
+
+
+def search_response(result: SearchResult, *, include_evidence: bool = True) -> SearchResponse:
+    """``degraded`` is told whenever something was missing, asked for or not."""
+    return SearchResponse(
+        items=[_search_item(item) for item in result.items],
+        **_given(evidence=result.evidence if include_evidence else None, degraded=list(result.degraded)),
+    )
+
+
+def list_response(events: Sequence[TimelineEvent]) -> ListResponse:
+    return ListResponse(
+        events=[
+            TimelineEventResponse(
+                at=iso_instant(event.at),
+                title=event.title,
+                source=event.source,
+                tenant_id=event.tenant_id,
+                principal_id=event.principal_id,
+                document_id=event.document_id,
+                version_id=event.version_id,
+                kind=event.kind,
+                **_given(owner=event.owner, author=event.author),
+            )
+            for event in events
+        ]
+    )
+
+
+def capabilities_response(capabilities: StoreCapabilities) -> CapabilitiesResponse:
+    return CapabilitiesResponse(
+        embeddings_configured=capabilities.embeddings_configured,
+        enforces_grants=capabilities.enforces_grants,
+        supports_feed=capabilities.supports_feed,
+        supports_retention=capabilities.supports_retention,
+        supports_list=capabilities.supports_list,
+    )
+
+
+def _share_receipt(receipt: ShareReceipt) -> ShareReceiptResponse:
+    return ShareReceiptResponse(
+        tags=list(receipt.tags),
+        principals=list(receipt.principals),
+        grants_materialized=receipt.grants_materialized,
+        **_given(reason=receipt.reason),
+    )
+
+
+def _search_item(item: SearchItem) -> SearchItemResponse:
+    return SearchItemResponse(
+        document_id=item.document_id,
+        title=item.title,
+        snippet=item.snippet,
+        score=item.score,
+        kind=item.kind,
+        external_ref=item.external_ref,
+        citation=_citation(item.citation),
+        **_given(
+            chunk_id=item.chunk_id,
+            attribution=item.attribution and _attribution(item.attribution, chunk_id=item.chunk_id),
+            updated_at=item.updated_at and iso_instant(item.updated_at),
+            explain=item.explain and dict(item.explain),
+        ),
+    )
+
+
+def _citation(citation: Citation) -> CitationResponse:
+    target = citation.open
+    return CitationResponse(
+        adapter=citation.adapter,
+        external_ref=citation.external_ref,
+        open=OpenTargetResponse(type=target.type, id=target.id, **_given(url=target.url)),
+    )
+
+
+def _attribution(attribution: Attribution, *, chunk_id: str | None) -> AttributionResponse:
+    return AttributionResponse(
+        version_id=attribution.version_id,
+        version=attribution.version,
+        status=attribution.status,
+        created_by_kind=attribution.created_by_kind,
+        supports=attribution.supports,
+        contradicts=attribution.contradicts,
+        # null says "no end"; every other absence is told by leaving the key out.
+        valid_until=iso_instant(attribution.valid_until) if attribution.valid_until else None,
+        **_given(
+            chunk_id=chunk_id,
+            owner=attribution.owner,
+            author=attribution.author,
+            thread=attribution.thread,
+            generator_agent_id=attribution.generator_agent_id,
+            provenance=attribution.provenance,
+            source_class=attribution.source_class,
+            temporal_class=attribution.temporal_class,
+            occurred_at=attribution.occurred_at and iso_instant(attribution.occurred_at),
+            evidence=attribution.evidence,
+            derived_from=list(attribution.derived_from),
+            entity_ids=list(attribution.entity_ids),
+            channels=list(attribution.channels),
+        ),
+    )
+
+
+def _given(**values: Any) -> Mapping[str, Any]:
+    """Without what is None or empty."""
+    return {name: value for name, value in values.items() if value is not None and value != []}
