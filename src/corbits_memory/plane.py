@@ -67,6 +67,13 @@ class ReadyStore(Protocol):
         """Raises :class:`~corbits_memory.errors.MemoryError` when it would not."""
 
 
+@runtime_checkable
+class EmbeddingStore(Protocol):
+    """A store that fills in vectors after an add, and knows how many are still missing."""
+
+    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int: ...
+
+
 class Memory:
     """Remembers documents and finds them again, for many tenants.
 
@@ -187,10 +194,7 @@ class Memory:
         """
         self._check_open()
         check_caller(tenant_id, principal_id)
-        prepared = [
-            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id)
-            for item in check_batch(items)
-        ]
+        prepared = [await self._prepare(item, principal_id=principal_id) for item in check_batch(items)]
         documents = [item for item in prepared if isinstance(item, NewDocument)]
         stored = iter(await self._stored(documents, tenant_id=tenant_id, principal_id=principal_id))
         return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]
@@ -298,6 +302,14 @@ class Memory:
         """What the store can do; known at once, open or not."""
         return self._store.capabilities
 
+    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:
+        """How many of the principal's chunks are found by their words alone until a worker has embedded them."""
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        if not isinstance(self._store, EmbeddingStore):
+            return 0
+        return await self._store.pending_vectors(tenant_id=tenant_id, principal_id=principal_id)
+
     # --- its life ---
 
     async def open(self) -> None:
@@ -352,7 +364,7 @@ class Memory:
                 "this memory is not open yet; enter `async with memory`, or give memory.lifespan to the app"
             )
 
-    async def _prepare(self, item: object, *, tenant_id: str, principal_id: str) -> NewDocument | MemoryError:
+    async def _prepare(self, item: object, *, principal_id: str) -> NewDocument | MemoryError:
         """The checked document, or the error that stands in its place."""
         try:
             if not isinstance(item, AddInput):
@@ -360,7 +372,7 @@ class Memory:
             file = check_file(item)
             if file is not None:
                 item = replace(item, file=None, content=await self._extract(file))
-            return new_document(item, tenant_id=tenant_id, principal_id=principal_id)
+            return new_document(item, principal_id=principal_id)
         except MemoryError as error:
             return error
 
@@ -399,5 +411,5 @@ def _with_receipt(
     """With word of what became of sharing, unless the store gave it."""
     if isinstance(result, MemoryError) or result.share is not None or document.share is None:
         return result
-    tags = document.access_tags or resolve_access_tags(principal_id, tenant_id, share=document.share)
+    tags = resolve_access_tags(principal_id, tenant_id, document.access_tags, document.share)
     return replace(result, share=ungranted_receipt(principal_id, tags, document.share))

@@ -59,7 +59,7 @@ def test_an_unwritable_folder_is_said(tmp_path: Path) -> None:
 BUILD = """
 DO $$ BEGIN
   CREATE EXTENSION vector;
-  CREATE TABLE v AS SELECT i, ARRAY[random(), random(), i]::vector AS e, repeat(md5(i::text), 4) AS t
+  CREATE TABLE v AS SELECT i, ARRAY[random(), random(), i]::vector(3) AS e, repeat(md5(i::text), 4) AS t
     FROM generate_series(1, 60000) AS i;
   ALTER TABLE v SET (parallel_workers = 2);
   SET LOCAL maintenance_work_mem = '200MB';

@@ -36,7 +36,7 @@ def test_the_last_process_killed_leaves_nothing_running(data_dir: Path, new_user
 
 
 def test_processes_that_start_at_once_share_one_server(data_dir: Path, new_user: NewUser) -> None:
-    users = [new_user() for _ in range(4)]
+    users = [new_user() for _ in range(3)]
     answers = [user.hear() for user in users]
     assert len({answer["pid"] for answer in answers}) == 1
     assert sum(answer["fresh"] for answer in answers) == 1
@@ -55,7 +55,7 @@ def test_starting_while_the_server_stops_waits_and_starts_anew(data_dir: Path, n
 
 def test_many_short_uses_never_collide(data_dir: Path, new_user: NewUser) -> None:
     new_user().hear()
-    for _ in range(5):
+    for _ in range(3):
         user = new_user()
         assert "url" in user.hear()
         user.kill()

@@ -99,7 +99,7 @@ def test_text_is_unicode_whatever_the_environment(data_dir: Path, monkeypatch: p
     monkeypatch.setenv("PGDATA", "/nowhere")
     with EmbeddedPostgres.start(data_dir) as server:
         assert query(server.url, "SHOW server_encoding") == "UTF8"
-        provider = "SELECT datlocprovider || datlocale FROM pg_database WHERE datname = current_database()"
+        provider = "SELECT datlocprovider::text || datlocale FROM pg_database WHERE datname = current_database()"
         assert query(server.url, provider) == "bC.UTF-8"
         assert query(server.url, "SELECT upper('straße é') || lower('ÀÉ')") == "STRASSE ÉÀÉ".replace(
             "SS", "ß"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
@@ -279,6 +280,17 @@ async def test_a_failure_of_the_store_has_its_status(
 
 def identity_of_ann(request: object) -> Caller:
     return Caller("acme", "ann")
+
+
+async def test_an_errors_details_are_told_whatever_a_store_puts_there() -> None:
+    class Store(FakeDocumentStore):
+        async def list(self, **call: Any) -> Any:
+            raise DatabaseError(details={"at": datetime(2026, 1, 1, tzinfo=UTC), "ids": ("a",), "odd": 1j})
+
+    async with Memory(Store()) as memory:
+        answer = await ask(memory, identity_of_ann)
+    assert answer.status_code == 502
+    assert error_of(answer)["details"] == {"at": "2026-01-01T00:00:00Z", "ids": ["a"], "odd": "1j"}
 
 
 async def test_before_opening_and_after_closing_it_is_503() -> None:

@@ -432,4 +432,5 @@ async def test_capabilities_tell_what_the_store_can_do() -> None:
             "supportsFeed": True,
             "supportsRetention": False,
             "supportsList": True,
+            "pendingVectors": 0,
         }

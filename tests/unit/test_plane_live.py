@@ -167,7 +167,7 @@ async def test_a_slow_source_is_cancelled_and_flagged_while_the_others_answer() 
     slow, quick = SlowSource(), FakeSource(id="quick", catalogue=[hit("CL-1")])
     began = time.monotonic()
     found = await search(slow, BrokenSource(), quick)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert slow.cancelled
     assert [item.adapter for item in found.items] == ["fake", "linear"]
     assert found.degraded == ("live_timeout", "live_error")
@@ -219,17 +219,17 @@ async def test_the_stores_own_error_comes_out_as_it_is_and_cancels_the_rest() ->
 
 
 async def test_memory_and_sources_are_asked_at_the_same_time() -> None:
+    everyone = asyncio.Barrier(3)
+
     class Store(FakeDocumentStore):
         async def search(self, **call: Any) -> SearchResult:
-            await asyncio.sleep(0.3)
+            await asyncio.wait_for(everyone.wait(), timeout=5)
             return await super().search(**call)
 
     class Source(FakeSource):
         async def search_live(self, **call: Any) -> list[LiveItem]:
-            await asyncio.sleep(0.3)
+            await everyone.wait()
             return await super().search_live(**call)
 
     async with Memory(Store(), sources=[Source(), Source(id="b")]) as memory:
-        began = time.monotonic()
-        await memory.search(**ANN, query="x")
-    assert time.monotonic() - began < 0.58
+        assert (await memory.search(**ANN, query="x")).degraded == ()

@@ -26,7 +26,7 @@ from corbits_memory.validation import (
 
 def document(**fields: Any) -> NewDocument:
     content = Content(title=fields.pop("title", "A"), text=fields.pop("text", "b"))
-    return new_document(AddInput(content=content, **fields), tenant_id="t1", principal_id="u1")
+    return new_document(AddInput(content=content, **fields), principal_id="u1")
 
 
 def query(**fields: Any) -> SearchQuery:
@@ -257,15 +257,15 @@ def test_no_word_about_access_leaves_tags_unchanged() -> None:
     assert document(share=Share(principals=("bob",))).access_tags is None
 
 
-def test_tags_and_sharing_by_tags_are_resolved() -> None:
-    assert document(access_tags=[]).access_tags == ("memory.owner:u1",)
-    kept = document(access_tags=[" a:b "], share=Share(tenant=True, tags=("c:d",)))
-    assert kept.access_tags == ("memory.owner:u1", "a:b", "memory.tenant:t1", "c:d")
+def test_the_callers_tags_are_kept_apart_from_those_of_sharing() -> None:
+    assert document(access_tags=[]).access_tags == ()
+    kept = document(access_tags=[" a:b ", "a:b"], share=Share(tenant=True, tags=("c:d",)))
+    assert (kept.access_tags, kept.share) == (("a:b",), Share(tenant=True, tags=("c:d",)))
 
 
 def test_tags_are_counted_and_judged_one_by_one() -> None:
     most = [f"space:{index}" for index in range(limits.ACCESS_TAGS)]
-    assert document(access_tags=most).access_tags == ("memory.owner:u1", *most)
+    assert document(access_tags=most).access_tags == tuple(most)
     assert refused_fields(access_tags=[*most, "one:more"]) == ["access_tags"]
     assert refused_fields(access_tags=["ok:x", "memory.tenant:t1", 3]) == ["access_tags[1]", "access_tags[2]"]
     assert refused_fields(share={"tags": [" "]}) == ["share.tags[0]"]
@@ -332,7 +332,7 @@ def test_a_broken_file_is_refused(broken: dict[str, Any]) -> None:
 def test_content_must_be_a_content() -> None:
     wrong: Any = {"title": "a", "text": "b"}
     with pytest.raises(InvalidInputError, match=r"^content must be a Content$"):
-        new_document(AddInput(content=wrong), tenant_id="t", principal_id="p")
+        new_document(AddInput(content=wrong), principal_id="p")
 
 
 def test_a_batch_has_at_most_a_thousand_items() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from corbits_memory.config import EngineConfig
 from corbits_memory.core.enums import Degraded
 from corbits_memory.engine.capture import CaptureService
-from corbits_memory.engine.embedding import EmbeddingService, Pending
+from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.fts import verify_fts_language
 from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.pool import Database
@@ -122,9 +122,16 @@ class PostgresDocumentStore:
             tenant_id=tenant_id, principal_id=principal_id, limit=limit, kinds=kinds
         )
 
-    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> Pending:
-        """How many of a principal's chunks wait for a vector."""
-        return await self.embedding.pending(tenant_id, principal_id)
+    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:
+        """How many of a principal's chunks wait for a vector; none are waited for without a model."""
+        if self._embedder is None:
+            return 0
+        return (await self.embedding.pending(tenant_id, principal_id)).count
+
+    async def ready(self) -> None:
+        """Returns when the database answers and still fits this release."""
+        async with self._database.autocommit() as conn:
+            await verify_fts_language(conn, self._config.fts_language)
 
     async def backfill(self, tenant_id: str) -> int:
         """Queue what the configured model has no vector of, and have it worked off; how many were missing."""

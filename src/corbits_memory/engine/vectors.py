@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from psycopg import sql
 from psycopg.rows import dict_row
@@ -62,6 +63,12 @@ class VectorSpace:
         return sql.SQL(text).format(table=self.qualified, type=sql.SQL(self.type))
 
 
+def _without_credentials(url: str) -> str:
+    """The registry says where a model is, never how to get in."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
 def vector_text(vector: Sequence[float]) -> str:
     return "[" + ",".join(map(repr, map(float, vector))) + "]"
 
@@ -108,7 +115,7 @@ class VectorRegistry:
         return VectorSpace(
             model_key=embedder.model_key,
             model_id=embedder.model,
-            base_url=embedder.base_url,
+            base_url=_without_credentials(embedder.base_url),
             api_style=embedder.api_style,
             dims=dims,
             vector_type="halfvec" if wide else self._vector_type,

@@ -87,7 +87,10 @@ async def list_events(call: Call) -> responses.Response:
 
 
 async def capabilities(call: Call) -> responses.Response:
-    return responses.capabilities_response(call.memory.capabilities)
+    pending = await call.memory.pending_vectors(
+        tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
+    )
+    return responses.capabilities_response(call.memory.capabilities, pending_vectors=pending)
 
 
 def _item(item: object) -> object:

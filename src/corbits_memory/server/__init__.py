@@ -1,1 +1,1 @@
-"""The reference host: tokens, health, console."""
+"""The reference host: tokens, health, metrics and docs around the mounted memory."""

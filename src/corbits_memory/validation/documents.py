@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from corbits_memory.access.tags import resolve_access_tags, shared_peers, tag_problem
+from corbits_memory.access.tags import shared_peers, tag_problem
 from corbits_memory.core import limits
 from corbits_memory.core.enums import LineageClass, Provenance, RetentionClass, TemporalClass
 from corbits_memory.core.planning import split_long_part
@@ -52,7 +52,7 @@ def _check_file_fields(problems: Problems, file: object) -> None:
         problems.optional_text(f"file.{field}", value, max_chars=limits.TITLE_CHARS, may_be_blank=True)
 
 
-def new_document(given: AddInput, *, tenant_id: str, principal_id: str) -> NewDocument:
+def new_document(given: AddInput, *, principal_id: str) -> NewDocument:
     """The document for the store; raises :class:`InvalidInputError` with every problem at once.
 
     A text above the size of one chunk becomes several parts.
@@ -75,7 +75,8 @@ def new_document(given: AddInput, *, tenant_id: str, principal_id: str) -> NewDo
         external_ref=problems.identifier(
             "external_ref", given.external_ref, max_chars=limits.EXTERNAL_REF_CHARS
         ),
-        access_tags=_written_tags(given, tags, share, tenant_id=tenant_id, principal_id=principal_id),
+        # The caller's own tags; those of the owner and of sharing are the store's to add.
+        access_tags=None if given.access_tags is None else tags,
         share=share,
         attributes=problems.scalars("attributes", given.attributes),
         generator_agent_id=generator,
@@ -168,13 +169,3 @@ def _tags(problems: Problems, field: str, value: object, *, principal_id: str) -
         elif isinstance(item, str):
             tags.append(item.strip())
     return tuple(dict.fromkeys(tags))
-
-
-def _written_tags(
-    given: AddInput, tags: tuple[str, ...], share: Share | None, *, tenant_id: str, principal_id: str
-) -> tuple[str, ...] | None:
-    """None, so unchanged on a repeat, unless the caller names tags or shares through one."""
-    shared_by_tag = share is not None and (share.tenant or bool(share.tags))
-    if given.access_tags is None and not shared_by_tag:
-        return None
-    return resolve_access_tags(principal_id, tenant_id, tags, share)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from corbits_memory.core.enums import AddStatus, Channel, EvidenceLevel
@@ -27,13 +27,14 @@ class Response(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
     def to_json(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude_unset=True)
+        # A store may put anything into an explanation or an error's details.
+        return self.model_dump(mode="json", exclude_unset=True, fallback=str)
 
 
 class ErrorBody(Response):
     code: str
     message: str
-    details: dict[str, JsonValue] | list[dict[str, JsonValue]] | None = None
+    details: dict[str, Any] | list[dict[str, Any]] | None = None
 
 
 class ErrorResponse(Response):
@@ -107,7 +108,7 @@ class SearchItemResponse(Response):
     chunk_id: str | None = None
     attribution: AttributionResponse | None = None
     updated_at: str | None = None
-    explain: dict[str, JsonValue] | None = None
+    explain: dict[str, Any] | None = None
 
 
 class SearchResponse(Response):
@@ -139,6 +140,9 @@ class CapabilitiesResponse(Response):
     supports_feed: bool
     supports_retention: bool
     supports_list: bool
+    pending_vectors: int = Field(
+        description="How many of the caller's chunks are found by their words alone until they are embedded."
+    )
 
 
 def iso_instant(moment: datetime) -> str:
@@ -201,13 +205,14 @@ def list_response(events: Sequence[TimelineEvent]) -> ListResponse:
     )
 
 
-def capabilities_response(capabilities: StoreCapabilities) -> CapabilitiesResponse:
+def capabilities_response(capabilities: StoreCapabilities, *, pending_vectors: int) -> CapabilitiesResponse:
     return CapabilitiesResponse(
         embeddings_configured=capabilities.embeddings_configured,
         enforces_grants=capabilities.enforces_grants,
         supports_feed=capabilities.supports_feed,
         supports_retention=capabilities.supports_retention,
         supports_list=capabilities.supports_list,
+        pending_vectors=pending_vectors,
     )
 
 

@@ -1,6 +1,5 @@
 """Where Postgres' programs come from."""
 
-import contextlib
 import hashlib
 import importlib.util
 import os
@@ -145,13 +144,12 @@ def _copy(package: Path, target: Path) -> None:
         for path in (staging, *staging.rglob("*")):
             if not path.is_symlink():
                 path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
-        # Another starter may have been faster: then its copy serves.
-        with contextlib.suppress(FileExistsError):
-            try:
-                staging.rename(target)
-            except OSError:
-                if not target.is_dir():
-                    raise
+        try:
+            staging.rename(target)
+        except OSError:
+            # Another starter may have been faster: then its copy serves.
+            if not target.is_dir():
+                raise
 
 
 def _major(postgres: Path) -> int:

@@ -73,6 +73,7 @@ def launch_server(launch: Launch, server_lock: FileLock) -> None:
         reporter.close()
         trouble = _wait_until_ready(launch.layout, reports)
     if trouble is not None:
+        sockets.remove_short_socket_dir(launch.layout)
         raise _start_error(launch.layout, trouble, log_tail(launch.layout, since=log_start))
 
 

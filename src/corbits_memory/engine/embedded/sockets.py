@@ -54,6 +54,12 @@ def short_socket_dir(layout: Layout, *, short: Path = _SHORT) -> Path:
     return short / f"corbits-memory-{digest}"
 
 
+def remove_short_socket_dir(layout: Layout) -> None:
+    """Remove the short folder after use. Missing, not ours, or not empty: then it is none of our business."""
+    with contextlib.suppress(OSError):
+        short_socket_dir(layout).rmdir()
+
+
 def _fits(folder: Path, port: int) -> bool:
     return len(os.fsencode(folder / socket_name(port))) <= PATH_BYTES_MAX
 

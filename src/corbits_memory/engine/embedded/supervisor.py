@@ -295,7 +295,7 @@ class EmbeddedPostgres:
                 if not server_lock.wait_exclusive(seconds=STOP_SECONDS):
                     logger.warning("The server in %s is still up after %s s", self.data_dir, STOP_SECONDS)
                     return
-        self._remove_short_socket_dir()
+        sockets.remove_short_socket_dir(self._layout)
 
     def _interrupt(self) -> None:
         record = read_pid_file(self._layout.cluster)
@@ -303,12 +303,6 @@ class EmbeddedPostgres:
             with contextlib.suppress(ProcessLookupError):
                 # A fast shutdown: sessions end, everything is written.
                 os.kill(record.pid, signal.SIGINT)
-
-    def _remove_short_socket_dir(self) -> None:
-        folder = sockets.short_socket_dir(self._layout)
-        # Missing, not ours, or not empty: then it is none of our business.
-        with contextlib.suppress(OSError):
-            folder.rmdir()
 
     def _lock(self, path: Path) -> FileLock:
         return FileLock(path, account=self._account)

@@ -1,0 +1,3 @@
+from benchmarks.main import main
+
+raise SystemExit(main())

@@ -1,0 +1,68 @@
+"""Settings of the reference host, from the environment.
+
+Variables have the prefix ``CORBITS_MEMORY_``; a blank one counts as unset. What the engine reads
+(``DATABASE_URL``, ``EMBED_…``) is not here: :func:`corbits_memory.load_memory_config` knows it.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from corbits_memory.errors import ConfigError
+
+PREFIX = "CORBITS_MEMORY_"
+TOKEN_CHARS_MIN, TOKEN_CHARS_MAX = 8, 512
+
+Host = Annotated[str, StringConstraints(min_length=1, max_length=255, strip_whitespace=True)]
+
+
+class HostSettings(BaseSettings):
+    """What ``serve`` can be told beside what the engine reads."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    host: Host = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8765
+    """0 takes any free one."""
+    data_dir: Path | None = None
+    token: SecretStr | None = None
+    """Presets the first token: tenant ``default``, principal ``owner``, all capabilities."""
+    log_format: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    max_connections: Annotated[int, Field(ge=1, le=100_000)] = 512
+    """Open connections above this are answered with 503."""
+
+    @field_validator("token")
+    @classmethod
+    def _token_fits_a_header(cls, token: SecretStr | None) -> SecretStr | None:
+        if token is None:
+            return None
+        text = token.get_secret_value()
+        if not TOKEN_CHARS_MIN <= len(text) <= TOKEN_CHARS_MAX:
+            raise ValueError(f"must have {TOKEN_CHARS_MIN} to {TOKEN_CHARS_MAX} characters")
+        if not all("!" <= character <= "~" for character in text):
+            raise ValueError("must be printable ASCII without spaces, since it travels in a header")
+        return token
+
+
+def load_host_settings(**given: Any) -> HostSettings:
+    """Settings from the environment; what is ``given`` and not None wins.
+
+    Raises one ``ConfigError`` that lists every problem and repeats no value.
+    """
+    try:
+        return HostSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        problems = [_problem(found["loc"], found["msg"]) for found in error.errors(include_input=False)]
+    lines = "\n".join(f"- {problem['field']}: {problem['problem']}" for problem in problems)
+    raise ConfigError(f"The server's settings have problems:\n{lines}", details=problems)
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> dict[str, str]:
+    name = str(location[0]) if location else ""
+    variable = name if name.upper().startswith(PREFIX) else PREFIX + name
+    return {"field": variable.upper(), "problem": message.removeprefix("Value error, ")}

@@ -1,0 +1,19 @@
+"""What every test may use. The project's own environment variables never reach a test."""
+
+import os
+
+import pytest
+
+from tests.support.postgres import database_names, new_database, new_module_database, pg_cluster
+
+__all__ = ["database_names", "new_database", "new_module_database", "pg_cluster"]
+
+_OWN = ("CORBITS_MEMORY_", "EMBED_", "RERANK_", "DATABASE_", "DB_POOL_", "FTS_")
+_KEPT = ("CORBITS_MEMORY_BENCH_DATA", "CORBITS_MEMORY_TEST_")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def plain_environment() -> None:
+    for name in list(os.environ):
+        if name.startswith(_OWN) and not name.startswith(_KEPT):
+            del os.environ[name]

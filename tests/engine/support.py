@@ -1,0 +1,65 @@
+"""Short ways to say what the engine's tests say often."""
+
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from corbits_memory.engine.store import PostgresDocumentStore
+from corbits_memory.ports import AddResult, NewDocument, SearchItem, SearchQuery, SearchResult, TextPart
+
+T, P = "acme", "ann"
+NOON = datetime(2026, 5, 7, 12, tzinfo=UTC)
+
+
+class OpenStore(Protocol):
+    def __call__(
+        self, *, embed_url: str | None = None, rerank_url: str | None = None, **config: Any
+    ) -> Awaitable[PostgresDocumentStore]: ...
+
+
+def note(text: str, *, title: str = "Note", **fields: Any) -> NewDocument:
+    return NewDocument(title=title, parts=(TextPart(text=text),), **fields)
+
+
+def turn(place: int, text: str, *, author: str = "Ann", thread: str = "t1", **fields: Any) -> NewDocument:
+    """The turn at a place of a thread, a minute a turn."""
+    return note(
+        text,
+        title=f"Turn {place}",
+        thread=thread,
+        author=author,
+        occurred_at=NOON + timedelta(minutes=place),
+        external_ref=fields.pop("external_ref", f"{thread}:{place}"),
+        **fields,
+    )
+
+
+async def add(
+    store: PostgresDocumentStore, *documents: NewDocument, tenant: str = T, principal: str = P
+) -> list[AddResult]:
+    """Add and expect every one to be kept."""
+    answers = await store.add(tenant_id=tenant, principal_id=principal, documents=documents)
+    refused = [answer for answer in answers if not isinstance(answer, AddResult)]
+    assert not refused, refused
+    return [answer for answer in answers if isinstance(answer, AddResult)]
+
+
+async def find(
+    store: PostgresDocumentStore, query: str, *, tenant: str = T, principal: str = P, **fields: Any
+) -> SearchResult:
+    return await store.search(
+        tenant_id=tenant, principal_id=principal, query=SearchQuery(query=query, **fields)
+    )
+
+
+def titles(result: SearchResult) -> list[str]:
+    return [item.title for item in result.items]
+
+
+def refs(result: SearchResult) -> list[str]:
+    return [item.external_ref for item in result.items]
+
+
+def first(result: SearchResult) -> SearchItem:
+    assert result.items, "nothing was found"
+    return result.items[0]
