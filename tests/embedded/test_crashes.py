@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from tests.embedded.support import fake_programs, free_port, guardians, kill_all
 
 
 @pytest.fixture
-def server(data_dir: Path) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres.start(data_dir) as server:
+def server(made_dir: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres.start(made_dir) as server:
         query(server.url, "CREATE TABLE kept AS SELECT 42 AS number")
         yield server
 
@@ -58,24 +59,24 @@ def test_a_server_killed_with_open_sessions_recovers(server: EmbeddedPostgres) -
 
 
 def test_a_killed_server_without_guardian_is_back_for_the_next_use(
-    data_dir: Path, server: EmbeddedPostgres
+    made_dir: Path, server: EmbeddedPostgres
 ) -> None:
-    for guardian in guardians(data_dir):
+    for guardian in guardians(made_dir):
         guardian.kill()
     kill_postmaster(server)
     server.ensure_running()
     assert query(server.url, "SELECT number FROM kept") == 42
-    assert len(guardians(data_dir)) == 1
+    assert len(guardians(made_dir)) == 1
 
 
 def test_a_server_that_keeps_dying_is_given_up_and_starts_on_the_next_use(
-    data_dir: Path, server: EmbeddedPostgres
+    made_dir: Path, server: EmbeddedPostgres
 ) -> None:
     def killed_again() -> bool:
-        for guardian in guardians(data_dir):
+        for guardian in guardians(made_dir):
             for child in guardian.children():
                 child.kill()
-        return not guardians(data_dir)
+        return not guardians(made_dir)
 
     wait_until(killed_again)
     server.ensure_running()
@@ -88,23 +89,23 @@ def test_ensure_running_leaves_a_running_server_alone(server: EmbeddedPostgres) 
     assert server.pid == pid
 
 
-def test_a_server_stopped_by_hand_starts_again(server: EmbeddedPostgres, data_dir: Path) -> None:
+def test_a_server_stopped_by_hand_starts_again(server: EmbeddedPostgres, made_dir: Path) -> None:
     assert server.pid is not None
     os.kill(server.pid, signal.SIGINT)
-    wait_until(lambda: not servers(data_dir))
+    wait_until(lambda: not servers(made_dir))
     server.ensure_running()
     assert query(server.url, "SELECT number FROM kept") == 42
 
 
 @pytest.fixture
-def crashed(data_dir: Path) -> Path:
+def crashed(made_dir: Path) -> Path:
     """A data directory whose server, guardian and user were killed; ``postmaster.pid`` is still there."""
-    server = EmbeddedPostgres.start(data_dir)
+    server = EmbeddedPostgres.start(made_dir)
     query(server.url, "CREATE TABLE kept AS SELECT 42 AS number")
-    kill_all(data_dir)
+    kill_all(made_dir)
     server.stop()
-    assert (data_dir / "cluster" / "postmaster.pid").exists()
-    return data_dir
+    assert (made_dir / "cluster" / "postmaster.pid").exists()
+    return made_dir
 
 
 def rewrite_pid(data_dir: Path, pid: int) -> None:
@@ -164,6 +165,31 @@ def test_stop_spares_a_stranger_with_the_servers_pid(crashed: Path, new_user: Ne
         stranger.kill()
 
 
+@pytest.fixture
+def slow_server(open_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that take half a second to begin."""
+    binaries = reachable_binaries(find_binaries({}), server_account([open_dir]))
+    folder = fake_programs(open_dir / "slow")
+    for name, pause in {"postgres": 0.5, "initdb": 0}.items():
+        (folder / name).write_text(f'#!/bin/sh\nsleep {pause}\nexec "{binaries.folder / name}" "$@"\n')
+    monkeypatch.setenv("PG_BIN", str(folder))
+
+
+@pytest.mark.usefixtures("slow_server")
+def test_a_stale_record_of_a_ready_server_is_not_believed(crashed: Path) -> None:
+    assert "ready" in (crashed / "cluster" / "postmaster.pid").read_text()
+    assert_starts(crashed)
+
+
+@pytest.mark.usefixtures("slow_server")
+def test_a_server_that_is_coming_back_can_be_stopped(server: EmbeddedPostgres, made_dir: Path) -> None:
+    kill_postmaster(server)
+    began = time.monotonic()
+    server.stop()
+    assert time.monotonic() - began < 10
+    wait_until(lambda: not servers(made_dir) and not guardians(made_dir))
+
+
 def test_a_server_started_by_other_means_is_named_not_harmed(open_dir: Path) -> None:
     data_dir = open_dir / "data"
     EmbeddedPostgres.start(data_dir).stop()
@@ -208,8 +234,8 @@ def can_connect(url: str) -> bool:
 
 
 def test_the_python_that_runs_the_guardian_is_named_when_it_is_missing(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    made_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(EmbeddedPostgresError, match="/nowhere/python"):
-        EmbeddedPostgres.start(data_dir)
+        EmbeddedPostgres.start(made_dir)

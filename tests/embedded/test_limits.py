@@ -24,16 +24,16 @@ def test_a_full_disk_is_said_and_leaves_nothing(data_dir: Path, new_user: NewUse
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_disk_that_is_full_later_is_said(data_dir: Path, new_user: NewUser) -> None:
-    with EmbeddedPostgres.start(data_dir):
+def test_a_disk_that_is_full_later_is_said(made_dir: Path, new_user: NewUser) -> None:
+    with EmbeddedPostgres.start(made_dir):
         pass
-    full = data_dir / "full"
+    full = made_dir / "full"
     full.mkdir()
     script = (
         'mount -t tmpfs -o size=60m none "$1" && cp -a "$2/cluster" "$1/" '
         '&& { cat /dev/zero > "$1/ballast" 2>/dev/null; shift 2; exec "$@"; }'
     )
-    user = new_user(full, prefix=["unshare", "--mount", "sh", "-c", script, "sh", str(full), str(data_dir)])
+    user = new_user(full, prefix=["unshare", "--mount", "sh", "-c", script, "sh", str(full), str(made_dir)])
     answer = user.hear()
     assert f"{full} is full" in answer["error"]
 
@@ -71,7 +71,7 @@ END $$
 
 @pytest.mark.usefixtures("own_mounts")
 def test_64_mb_of_shared_memory_are_enough_for_parallel_index_builds(
-    data_dir: Path, new_user: NewUser
+    made_dir: Path, new_user: NewUser
 ) -> None:
     user = new_user(prefix=with_tmpfs("/dev/shm", "size=64m"))
     assert "url" in user.hear()
@@ -102,31 +102,31 @@ def test_usable_memory_is_known() -> None:
     assert settings.usable_memory() > 64 * settings.MIB
 
 
-def test_settings_can_be_changed_by_the_operator_and_stay(data_dir: Path) -> None:
-    with EmbeddedPostgres.start(data_dir) as server:
+def test_settings_can_be_changed_by_the_operator_and_stay(made_dir: Path) -> None:
+    with EmbeddedPostgres.start(made_dir) as server:
         assert query(server.url, "SHOW shared_buffers") == "128MB"
         assert query(server.url, "SHOW max_connections") == "100"
         assert query(server.url, "SHOW fsync") == "on"
         query(server.url, "ALTER SYSTEM SET max_connections = 120")
-    with EmbeddedPostgres.start(data_dir) as server:
+    with EmbeddedPostgres.start(made_dir) as server:
         assert query(server.url, "SHOW max_connections") == "120"
 
 
-def test_a_large_log_is_put_aside(data_dir: Path) -> None:
-    with EmbeddedPostgres.start(data_dir) as server:
+def test_a_large_log_is_put_aside(made_dir: Path) -> None:
+    with EmbeddedPostgres.start(made_dir) as server:
         log = server.log_file
     with log.open("ab") as file:
         file.truncate(9 * settings.MIB)
-    with EmbeddedPostgres.start(data_dir):
+    with EmbeddedPostgres.start(made_dir):
         assert log.stat().st_size < settings.MIB
         assert log.with_suffix(".log.1").stat().st_size == 9 * settings.MIB
-    kill_all(data_dir)
+    kill_all(made_dir)
 
 
-def test_ctrl_c_does_not_reach_the_server(data_dir: Path, new_user: NewUser) -> None:
+def test_ctrl_c_does_not_reach_the_server(made_dir: Path, new_user: NewUser) -> None:
     user = new_user(start_new_session=True)
     pid = user.hear()["pid"]
-    with EmbeddedPostgres.start(data_dir) as server:
+    with EmbeddedPostgres.start(made_dir) as server:
         # What a terminal does: interrupt the whole process group in the foreground.
         os.killpg(user.process.pid, signal.SIGINT)
         user.close()

@@ -24,15 +24,15 @@ def test_a_killed_process_takes_nothing_from_the_other(
     assert not servers(data_dir)
 
 
-def test_the_last_process_killed_leaves_nothing_running(data_dir: Path, new_user: NewUser) -> None:
+def test_the_last_process_killed_leaves_nothing_running(made_dir: Path, new_user: NewUser) -> None:
     users = [new_user(), new_user()]
     for user in users:
         user.hear()
     users[0].kill()
-    assert servers(data_dir)
+    assert servers(made_dir)
     users[1].kill()
-    wait_until(lambda: not servers(data_dir) and not guardians(data_dir))
-    assert "database system is shut down" in (data_dir / "server.log").read_text()
+    wait_until(lambda: not servers(made_dir) and not guardians(made_dir))
+    assert "database system is shut down" in (made_dir / "server.log").read_text()
 
 
 def test_processes_that_start_at_once_share_one_server(data_dir: Path, new_user: NewUser) -> None:
@@ -42,18 +42,18 @@ def test_processes_that_start_at_once_share_one_server(data_dir: Path, new_user:
     assert sum(answer["fresh"] for answer in answers) == 1
 
 
-def test_starting_while_the_server_stops_waits_and_starts_anew(data_dir: Path, new_user: NewUser) -> None:
+def test_starting_while_the_server_stops_waits_and_starts_anew(made_dir: Path, new_user: NewUser) -> None:
     user = new_user()
     old = user.hear()["pid"]
     user.process.kill()
-    with EmbeddedPostgres.start(data_dir) as server:
+    with EmbeddedPostgres.start(made_dir) as server:
         assert query(server.url, "SELECT 1") == 1
         # Whichever was faster: the same server, or a new one after the old had gone.
-        assert len([p for p in servers(data_dir) if p.pid in {old, server.pid}]) == 1
-    assert not servers(data_dir)
+        assert len([p for p in servers(made_dir) if p.pid in {old, server.pid}]) == 1
+    assert not servers(made_dir)
 
 
-def test_many_short_uses_never_collide(data_dir: Path, new_user: NewUser) -> None:
+def test_many_short_uses_never_collide(made_dir: Path, new_user: NewUser) -> None:
     new_user().hear()
     for _ in range(3):
         user = new_user()
@@ -62,24 +62,24 @@ def test_many_short_uses_never_collide(data_dir: Path, new_user: NewUser) -> Non
 
 
 def test_without_its_guardian_the_server_goes_on_and_the_last_user_stops_it(
-    data_dir: Path, new_user: NewUser
+    made_dir: Path, new_user: NewUser
 ) -> None:
     user = new_user()
     pid = user.hear()["pid"]
-    for guardian in guardians(data_dir):
+    for guardian in guardians(made_dir):
         guardian.kill()
     assert user.ask("SELECT 1") == [[1]]
     assert user.ask("stop") == "stopped"
-    assert pid not in [p.pid for p in servers(data_dir)]
+    assert pid not in [p.pid for p in servers(made_dir)]
 
 
-def test_a_server_that_outlived_guardian_and_users_is_adopted(data_dir: Path, new_user: NewUser) -> None:
+def test_a_server_that_outlived_guardian_and_users_is_adopted(made_dir: Path, new_user: NewUser) -> None:
     user = new_user()
     pid = user.hear()["pid"]
-    for guardian in guardians(data_dir):
+    for guardian in guardians(made_dir):
         guardian.kill()
     user.kill()
-    with EmbeddedPostgres.start(data_dir) as server:
+    with EmbeddedPostgres.start(made_dir) as server:
         assert server.pid == pid
         assert query(server.url, "SELECT 1") == 1
-    assert not servers(data_dir)
+    assert not servers(made_dir)

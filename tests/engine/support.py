@@ -1,5 +1,6 @@
 """Short ways to say what the engine's tests say often."""
 
+import asyncio
 from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -9,6 +10,8 @@ from corbits_memory.ports import AddResult, NewDocument, SearchItem, SearchQuery
 
 T, P = "acme", "ann"
 NOON = datetime(2026, 5, 7, 12, tzinfo=UTC)
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+"""What the stores of these tests take for now."""
 
 
 class OpenStore(Protocol):
@@ -63,3 +66,10 @@ def refs(result: SearchResult) -> list[str]:
 def first(result: SearchResult) -> SearchItem:
     assert result.items, "nothing was found"
     return result.items[0]
+
+
+async def until_embedded(store: PostgresDocumentStore, *, seconds: float = 60) -> None:
+    """Wait for a running worker to leave nothing pending."""
+    async with asyncio.timeout(seconds):
+        while await store.pending_vectors(tenant_id=T, principal_id=P):  # noqa: ASYNC110 - another process may do it
+            await asyncio.sleep(0.05)

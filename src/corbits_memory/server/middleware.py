@@ -22,7 +22,13 @@ BODY_GRACE_SECONDS = 30.0
 BODY_BYTES_A_SECOND = 16 * 1024
 """A body that comes slower than this, after the grace, is given up."""
 
-PAGE_POLICY = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked every few seconds: logged only when something is wrong."""
+
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -70,7 +76,8 @@ class Observed:
     def _note(self, scope: Scope, *, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", UNMATCHED)
         self._metrics.observe(method=scope["method"], route=route, status=status, seconds=seconds)
-        _log.info(
+        _log.log(
+            logging.DEBUG if route in _PROBES and status < 400 else logging.INFO,
             "request",
             extra={
                 "method": scope["method"],
@@ -155,5 +162,3 @@ def _timed_out(request: Request) -> JSONResponse:
         status_code=error.status,
         headers={REQUEST_ID: request_id_of(request), "cache-control": "no-store", "connection": "close"},
     )
-
-

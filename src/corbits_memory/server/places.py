@@ -43,9 +43,7 @@ class Place:
         return not self.warnings or not self.embedded
 
 
-def choose_database(
-    *, data_dir: Path | None, database_url: str | None, environ: Mapping[str, str]
-) -> Choice:
+def choose_database(*, data_dir: Path | None, database_url: str | None, environ: Mapping[str, str]) -> Choice:
     """From the options of a command and from the environment.
 
     ``DATABASE_URL`` beats ``CORBITS_MEMORY_DATA_DIR``. An option that contradicts a variable is refused: going

@@ -31,9 +31,7 @@ USED_EVERY = timedelta(minutes=1)
 
 State = Literal["active", "expired", "revoked"]
 
-_COLUMNS = (
-    "id, tenant_id, principal_id, capabilities, prefix, label, created_at, expires_at, revoked_at, last_used_at"
-)
+_COLUMNS = "id, tenant_id, principal_id, capabilities, prefix, label, created_at, expires_at, revoked_at, last_used_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,9 @@ def hash_secret(secret: str) -> bytes:
 
 def parse_capabilities(names: Collection[str]) -> frozenset[Capability]:
     """``add`` or ``memory:add``, …; raises ``InvalidInputError`` naming those that there are."""
-    known = {word.value: word for word in Capability} | {word.value.split(":")[1]: word for word in Capability}
+    known = {word.value: word for word in Capability} | {
+        word.value.split(":")[1]: word for word in Capability
+    }
     wanted = [name.strip().lower() for name in names if name.strip()]
     unknown = sorted(set(wanted) - known.keys())
     if unknown or not wanted:

@@ -12,6 +12,8 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from psycopg.pq import Ping
+
 from corbits_memory.engine.embedded import guardian, settings, sockets
 from corbits_memory.engine.embedded.access import Passage
 from corbits_memory.engine.embedded.account import Account
@@ -20,6 +22,7 @@ from corbits_memory.engine.embedded.initdb import server_environment
 from corbits_memory.engine.embedded.layout import Layout, disk_full, log_tail, open_log
 from corbits_memory.engine.embedded.locks import FileLock
 from corbits_memory.engine.embedded.pidfile import read_pid_file, runs_on
+from corbits_memory.engine.embedded.urls import ping
 from corbits_memory.errors import EmbeddedPostgresError
 
 READY_SECONDS = 600
@@ -145,8 +148,8 @@ def _wait_until_ready(layout: Layout, reports: FileIO) -> str | None:
         if select.select([reports], [], [], _POLL_SECONDS)[0]:
             said = (reports.read(4096) or b"").decode(errors="replace").strip()
             return said.replace("\n", ", ") or "its guardian was killed"
-        record = read_pid_file(layout.cluster)
-        if record is not None and record.ready:
+        # The record alone won't do: a dead server's may still say that it is ready.
+        if ping(read_pid_file(layout.cluster)) == Ping.OK:
             return None
     return f"it was not ready after {READY_SECONDS} s"
 

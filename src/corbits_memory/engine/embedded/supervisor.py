@@ -9,27 +9,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
-from psycopg.pq import PGconn, Ping
+from psycopg.pq import Ping
 
 from corbits_memory.engine.embedded import checks, initdb, sockets
 from corbits_memory.engine.embedded.account import server_account
 from corbits_memory.engine.embedded.binaries import Binaries, find_binaries, reachable_binaries
-from corbits_memory.engine.embedded.initdb import SUPERUSER
 from corbits_memory.engine.embedded.launch import Launch, launch_server
 from corbits_memory.engine.embedded.layout import Layout, log_tail, make_home, unwritable
 from corbits_memory.engine.embedded.locks import FileLock
 from corbits_memory.engine.embedded.passwords import set_password
 from corbits_memory.engine.embedded.pidfile import PidFile, read_pid_file, runs_on
+from corbits_memory.engine.embedded.urls import MAINTENANCE_DATABASE, ping, socket_url, tcp_url
 from corbits_memory.errors import EmbeddedPostgresError
 
 logger = logging.getLogger("corbits_memory.engine.embedded")
 
 DATABASE = "corbits_memory"
-MAINTENANCE_DATABASE = "postgres"
 
 START_LOCK_SECONDS = 660.0
 STOP_SECONDS = 120.0
@@ -38,6 +36,7 @@ ANSWER_SECONDS = 60.0
 
 _POLL_SECONDS = 0.02
 _CONNECT_SECONDS = 10
+_ATTEMPTS = 3
 
 
 class EmbeddedPostgres:
@@ -172,10 +171,16 @@ class EmbeddedPostgres:
                     f"{START_LOCK_SECONDS:.0f} s. Look at {self._layout.log}, or end that process."
                 )
             self._take_lease()
-            with self._lock(self._layout.server_lock) as server_lock:
-                if server_lock.try_exclusive() or self._find_running(server_lock):
-                    self._start_server(server_lock)
-            self._connect()
+            for attempts_left in reversed(range(_ATTEMPTS)):
+                self._find_or_start()
+                try:
+                    self._connect()
+                except psycopg.Error as exc:
+                    # It may have been killed in this very moment.
+                    if not attempts_left or not isinstance(exc, psycopg.OperationalError):
+                        raise self._unusable(exc) from exc
+                else:
+                    return
 
     def _take_lease(self) -> None:
         if self._lease is not None:
@@ -189,6 +194,11 @@ class EmbeddedPostgres:
                 f"Look at {self._layout.log}, then start again."
             )
         self._lease = lease
+
+    def _find_or_start(self) -> None:
+        with self._lock(self._layout.server_lock) as server_lock:
+            if server_lock.try_exclusive() or self._find_running(server_lock):
+                self._start_server(server_lock)
 
     def _find_running(self, server_lock: FileLock) -> bool:
         """Wait for the running server to answer; True when it ended meanwhile, and its lock is ours."""
@@ -211,6 +221,12 @@ class EmbeddedPostgres:
             f"for {ANSWER_SECONDS:.0f} s. It may be in another container, or overloaded, or processes of a dead "
             f"one are left: stop those, or use another data directory. The end of {self._layout.log}:\n"
             f"{log_tail(self._layout)}"
+        )
+
+    def _unusable(self, exc: psycopg.Error) -> EmbeddedPostgresError:
+        return EmbeddedPostgresError(
+            f"The server in {self.data_dir} can't be used: {exc}. "
+            f"The end of {self._layout.log}:\n{log_tail(self._layout)}"
         )
 
     def _start_server(self, server_lock: FileLock) -> None:
@@ -240,23 +256,16 @@ class EmbeddedPostgres:
 
     def _connect(self) -> None:
         """Make the database when it is missing, and set the URLs."""
-        record = self._record()
-        try:
-            with _open(_url(record, MAINTENANCE_DATABASE)) as conn:
-                _create_database(conn, self._database)
-                password = None
-                if self._tcp_port is not None:
-                    self._check_tcp(record, self._tcp_port)
-                    password = set_password(conn, self._layout, self._account)
-        except psycopg.Error as exc:
-            raise EmbeddedPostgresError(
-                f"The server in {self.data_dir} runs but can't be used: {exc}. "
-                f"The end of {self._layout.log}:\n{log_tail(self._layout)}"
-            ) from exc
-        self._url = _url(record, self._database)
-        if password is not None:
-            user = f"{SUPERUSER}:{quote(password, safe='')}"
-            self._tcp_url = f"postgresql://{user}@localhost:{self._tcp_port}/{quote(self._database, safe='')}"
+        record = read_pid_file(self._layout.cluster)
+        if record is None or record.socket_dir is None:
+            raise psycopg.OperationalError("it has just ended")
+        with _open(socket_url(record, MAINTENANCE_DATABASE)) as conn:
+            _create_database(conn, self._database)
+            if self._tcp_port is not None:
+                self._check_tcp(record, self._tcp_port)
+                password = set_password(conn, self._layout, self._account)
+                self._tcp_url = tcp_url(self._tcp_port, password, self._database)
+        self._url = socket_url(record, self._database)
 
     def _check_tcp(self, record: PidFile, port: int) -> None:
         if record.host is None or record.port != port:
@@ -265,20 +274,8 @@ class EmbeddedPostgres:
                 "Stop the processes that use it, then start again."
             )
 
-    def _record(self) -> PidFile:
-        record = read_pid_file(self._layout.cluster)
-        if record is None or record.socket_dir is None:
-            raise EmbeddedPostgresError(
-                f"The server in {self.data_dir} has just ended. Look at {self._layout.log}, then start again."
-            )
-        return record
-
     def _ping(self) -> Ping:
-        """OK even when every connection is taken: the server is there."""
-        record = read_pid_file(self._layout.cluster)
-        if record is None or record.socket_dir is None:
-            return Ping.NO_RESPONSE
-        return Ping(PGconn.ping(_url(record, MAINTENANCE_DATABASE).encode()))
+        return ping(read_pid_file(self._layout.cluster))
 
     # --- leaving -------------------------------------------------------------------------------------
 
@@ -289,20 +286,24 @@ class EmbeddedPostgres:
 
     def _stop_server(self) -> None:
         """Stop the server and wait until it is down. The lease must be held exclusively."""
+        interrupted: int | None = None
+        deadline = time.monotonic() + STOP_SECONDS
         with self._lock(self._layout.server_lock) as server_lock:
-            if not server_lock.try_exclusive():
-                self._interrupt()
-                if not server_lock.wait_exclusive(seconds=STOP_SECONDS):
+            while not server_lock.try_exclusive():
+                # Again and again: whoever started it may have died before its pid was on record.
+                record = read_pid_file(self._layout.cluster)
+                if (
+                    record is not None
+                    and record.pid != interrupted
+                    and runs_on(record.pid, self._layout.cluster)
+                ):
+                    _interrupt(record.pid)
+                    interrupted = record.pid
+                if time.monotonic() >= deadline:
                     logger.warning("The server in %s is still up after %s s", self.data_dir, STOP_SECONDS)
                     return
+                time.sleep(_POLL_SECONDS)
         sockets.remove_short_socket_dir(self._layout)
-
-    def _interrupt(self) -> None:
-        record = read_pid_file(self._layout.cluster)
-        if record is not None and runs_on(record.pid, self._layout.cluster):
-            with contextlib.suppress(ProcessLookupError):
-                # A fast shutdown: sessions end, everything is written.
-                os.kill(record.pid, signal.SIGINT)
 
     def _lock(self, path: Path) -> FileLock:
         return FileLock(path, account=self._account)
@@ -326,9 +327,10 @@ def default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("corbits-memory", appauthor=False)) / "postgres"
 
 
-def _url(record: PidFile, database: str) -> str:
-    place = urlencode({"host": record.socket_dir, "port": record.port})
-    return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?{place}"
+def _interrupt(pid: int) -> None:
+    """Ask for a fast shutdown: sessions end, everything is written."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGINT)
 
 
 def _open(url: str) -> psycopg.Connection:

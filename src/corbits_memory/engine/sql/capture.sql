@@ -124,6 +124,7 @@ JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = c.id AND r
 CROSS JOIN LATERAL (
   SELECT n.chunk_id, n.owner_id FROM memory.search_row n
   WHERE n.tenant_id = %(tenant)s AND n.generation = r.generation AND n.context_key = r.context_key
+    AND n.owner_id = r.owner_id AND n.access_tags = r.access_tags
     AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
   ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
 WHERE NOT f.chunk_id = ANY (%(chunks)s)

@@ -64,7 +64,7 @@ FROM due WHERE q.tenant_id = %(tenant)s AND q.chunk_id = due.chunk_id
 RETURNING q.chunk_id
 
 -- name: passages
--- What is embedded for chunks: their text, and the turn before in the same thread when it has the same readers.
+-- What is embedded for chunks: their text, and the turn before in the same thread among those with the same readers.
 SELECT r.chunk_id, v.title, c.text, r.author, CASE WHEN r.thread IS NOT NULL THEN r.occurred_at END AS occurred_at,
   p.author AS previous_author, p.text AS previous_text, q.enqueued_at
 FROM memory.search_row r
@@ -72,12 +72,13 @@ JOIN memory.chunk c ON c.tenant_id = %(tenant)s AND c.id = r.chunk_id
 JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = r.version_id
 LEFT JOIN memory.embed_queue q ON q.tenant_id = %(tenant)s AND q.chunk_id = r.chunk_id
 LEFT JOIN LATERAL (
-  SELECT b.author, bc.text, b.owner_id, b.access_tags
+  SELECT b.author, bc.text
   FROM memory.search_row b JOIN memory.chunk bc ON bc.tenant_id = %(tenant)s AND bc.id = b.chunk_id
   WHERE b.tenant_id = %(tenant)s AND b.generation = r.generation AND b.context_key = r.context_key
+    AND b.owner_id = r.owner_id AND b.access_tags = r.access_tags
     AND (b.occurred_at, b.thread_seq, b.chunk_id) < (r.occurred_at, r.thread_seq, r.chunk_id)
   ORDER BY b.occurred_at DESC, b.thread_seq DESC, b.chunk_id DESC LIMIT 1
-) AS p ON r.thread IS NOT NULL AND p.owner_id = r.owner_id AND p.access_tags = r.access_tags
+) AS p ON r.thread IS NOT NULL
 WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s)
 ORDER BY r.chunk_id
 

@@ -1,0 +1,70 @@
+"""What a verb talks to: a memory opened here, or a server. Both answer in the wire's JSON."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from corbits_memory.errors import ConfigError
+
+URL = "CORBITS_MEMORY_URL"
+TOKEN = "CORBITS_MEMORY_TOKEN"  # noqa: S105 - the name of a variable
+
+Json = dict[str, Any]
+
+
+class Backend(Protocol):
+    """The verbs that commands need."""
+
+    async def add_batch(self, bodies: Sequence[Mapping[str, Any]]) -> list[Json]:
+        """One add answer, or ``{"error": …}``, a body, in order."""
+
+    async def search(self, body: Mapping[str, Any]) -> Json: ...
+
+    async def list(self, *, limit: int, kinds: Sequence[str]) -> Json: ...
+
+    async def capabilities(self) -> Json: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The options of a verb that say what it talks to."""
+
+    data_dir: Path | None
+    database_url: str | None
+    url: str | None
+    token: str | None = field(repr=False)
+    tenant: str
+    principal: str
+
+
+@asynccontextmanager
+async def open_backend(
+    target: Target, environ: Mapping[str, str], *, run_worker: bool = False
+) -> AsyncIterator[Backend]:
+    """The backend that the options, and after them the environment, ask for.
+
+    ``run_worker`` has a memory that is opened here fill in vectors meanwhile; a server does so anyway.
+    """
+    direct = target.data_dir is not None or target.database_url is not None
+    url = target.url or (None if direct else environ.get(URL, "").strip() or None)
+    if url is None:
+        from corbits_memory.cli.direct import open_direct
+
+        async with open_direct(target, environ, run_worker=run_worker) as backend:
+            yield backend
+        return
+    if direct:
+        from corbits_memory.server.places import AmbiguousDatabaseError
+
+        raise AmbiguousDatabaseError(
+            "--url names a server, and --data-dir or --database-url a database: leave one out."
+        )
+    token = target.token or environ.get(TOKEN, "").strip()
+    if not token:
+        raise ConfigError(f"The server at {url} needs a token: set {TOKEN}, or give --token.")
+    from corbits_memory.cli.remote import open_remote
+
+    async with open_remote(url, token=token, tenant=target.tenant) as remote:
+        yield remote

@@ -1,0 +1,57 @@
+"""A memory that is opened in this process, on the database that a running server may be using too."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from corbits_memory.cli.backend import Json, Target
+from corbits_memory.cli.local import open_database
+from corbits_memory.plane import Memory
+from corbits_memory.server.startup import migrate, open_plane
+from corbits_memory.wire import requests, responses
+
+
+class DirectBackend:
+    """Acts as one principal of one tenant."""
+
+    def __init__(self, memory: Memory, *, tenant: str, principal: str) -> None:
+        self._memory = memory
+        self._tenant = tenant
+        self._principal = principal
+
+    async def add_batch(self, bodies: Sequence[Mapping[str, Any]]) -> list[Json]:
+        results = await self._memory.add_batch(
+            tenant_id=self._tenant,
+            principal_id=self._principal,
+            items=[requests.add_input(body) for body in bodies],
+        )
+        answers: list[Json] = responses.add_batch_response(results).to_json()["results"]
+        return answers
+
+    async def search(self, body: Mapping[str, Any]) -> Json:
+        result = await self._memory.search_for(
+            requests.search_input(body), tenant_id=self._tenant, principal_id=self._principal
+        )
+        return responses.search_response(result).to_json()
+
+    async def list(self, *, limit: int, kinds: Sequence[str]) -> Json:
+        events = await self._memory.list(
+            tenant_id=self._tenant, principal_id=self._principal, limit=limit, kinds=kinds
+        )
+        return responses.list_response(events).to_json()
+
+    async def capabilities(self) -> Json:
+        pending = await self._memory.pending_vectors(tenant_id=self._tenant, principal_id=self._principal)
+        return responses.capabilities_response(self._memory.capabilities, pending_vectors=pending).to_json()
+
+
+@asynccontextmanager
+async def open_direct(
+    target: Target, environ: Mapping[str, str], *, run_worker: bool
+) -> AsyncIterator[DirectBackend]:
+    async with open_database(target.data_dir, target.database_url, environ) as (place, config):
+        if place.embedded:
+            # Nobody else looks after this database. Somebody's own is migrated only when they say so.
+            await migrate(config.memory)
+        async with open_plane(config, run_worker=run_worker) as plane:
+            yield DirectBackend(plane.memory, tenant=target.tenant, principal=target.principal)

@@ -1,0 +1,1 @@
+"""``corbits-memory import``: what lies in files becomes documents, in constant memory."""

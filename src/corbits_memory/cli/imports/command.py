@@ -1,0 +1,111 @@
+"""The command itself."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corbits_memory.cli.backend import Target, open_backend
+from corbits_memory.cli.imports.files import Root, find_roots, iter_files
+from corbits_memory.cli.imports.items import Found, read_items
+from corbits_memory.cli.imports.load import Summary, load, wait_for_vectors
+from corbits_memory.cli.imports.progress import make_watcher
+from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, Tenant, Token, Url
+from corbits_memory.cli.output import note, print_json
+from corbits_memory.cli.run import FAILED, run_async
+from corbits_memory.core.limits import BATCH_ITEMS
+
+BATCH_DEFAULT = 250
+
+Default = Annotated[str | None, typer.Option(help="For what does not say it itself.", show_default=False)]
+
+
+def import_files(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(exists=True, metavar="PATH…", help="Files or folders: .md, .txt, .jsonl."),
+    ],
+    kind: Default = None,
+    thread: Default = None,
+    author: Default = None,
+    language: Default = None,
+    ref_prefix: Annotated[str, typer.Option(help="Goes in front of the names of files.")] = "",
+    batch_size: Annotated[
+        int, typer.Option(min=1, max=BATCH_ITEMS, help="Documents in one batch.")
+    ] = BATCH_DEFAULT,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Leave the vectors to a server that runs.")
+    ] = False,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    url: Url = None,
+    token: Token = None,
+    tenant: Tenant = "default",
+    principal: Principal = "owner",
+    as_json: AsJson = False,
+) -> None:
+    """Remember files: Markdown and text as documents, each line of JSONL as one (its fields: those of add).
+
+    Again, it changes nothing; interrupted, it goes on where it was when it is started again.
+    """
+    roots = find_roots(paths, prefix=ref_prefix)
+    given = {"kind": kind, "thread": thread, "author": author, "language": language}
+    defaults = {name: value for name, value in given.items() if value is not None}
+    target = Target(
+        data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
+    )
+    summary = run_async(_import(target, roots, defaults, batch_size=batch_size, wait=not no_wait))
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        _print_summary(summary, waited=not no_wait)
+    if summary.failed:
+        raise typer.Exit(FAILED)
+
+
+async def _import(
+    target: Target, roots: list[Root], defaults: dict[str, Any], *, batch_size: int, wait: bool
+) -> Summary:
+    async with open_backend(target, os.environ, run_worker=wait) as backend:
+        # Asked first, so that a wrong token or URL is told before anything is read.
+        await backend.capabilities()
+        with make_watcher(_total_bytes(roots)) as watcher:
+            summary = await load(backend, _found(roots, defaults), batch_size=batch_size, watcher=watcher)
+            await wait_for_vectors(backend, summary, watcher=watcher, wait=wait)
+    return summary
+
+
+def _found(roots: list[Root], defaults: dict[str, Any]) -> Iterator[Found]:
+    for file in iter_files(roots):
+        yield from read_items(file, defaults)
+
+
+def _total_bytes(roots: list[Root]) -> int:
+    total = 0
+    for file in iter_files(roots):
+        try:
+            total += file.path.stat().st_size
+        except OSError:  # told when it is read
+            continue
+    return total
+
+
+def _print_summary(summary: Summary, *, waited: bool) -> None:
+    counts = summary.counts
+    told = [f"{counts[name]} {name}" for name in ("created", "updated", "unchanged", "failed")]
+    if counts["skipped"]:
+        told.append(f"{counts['skipped']} skipped (not text)")
+    typer.echo(", ".join(told))
+    if not summary.embeddings:
+        note("No embedding model is configured: this is found by its words alone.")
+    elif summary.pending_vectors:
+        why = (
+            "nothing has moved for a while: see corbits-memory doctor"
+            if waited
+            else "a running server makes them"
+        )
+        note(
+            f"{summary.pending_vectors} vectors are still to be made ({why}). All is found by its words already."
+        )

@@ -1,0 +1,86 @@
+"""Which files an import reads, and the name that each keeps for ever."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corbits_memory.core.limits import EXTERNAL_REF_CHARS
+from corbits_memory.errors import InvalidInputError
+
+TEXTS = frozenset({".md", ".markdown", ".txt", ".text"})
+LINES = frozenset({".jsonl", ".ndjson"})
+EXTRACTED = frozenset({".pdf", ".html", ".htm", ".docx"})
+"""Kinds of files that need a text extractor."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    path: Path
+    ref: str
+    """Stable name: the folder's name and the path in it, wherever the folder lies."""
+    named: bool
+    """Whether it was named itself, not found in a folder."""
+
+    @property
+    def suffix(self) -> str:
+        return self.path.suffix.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """One path of the command line."""
+
+    path: Path
+    base: str
+    is_folder: bool
+
+
+def find_roots(paths: Sequence[Path], *, prefix: str = "") -> list[Root]:
+    """The distinct paths, without what lies in another one of them.
+
+    Raises ``InvalidInputError`` when two folders of one name would give their files the same names.
+    """
+    resolved = list(dict.fromkeys(path.resolve() for path in paths))
+    folders = {path for path in resolved if path.is_dir()}
+    kept = [path for path in resolved if not any(parent in folders for parent in path.parents)]
+    roots = [_root(path, prefix) for path in kept]
+    owners: dict[str, Path] = {}
+    for root in roots:
+        folder = root.path if root.is_folder else root.path.parent
+        if owners.setdefault(root.base, folder) != folder:
+            raise InvalidInputError(
+                f"Two folders are called {root.base!r}, so their files could not be told apart: import one after "
+                "the other, each with a --ref-prefix of its own."
+            )
+    return roots
+
+
+def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
+    """The files in a stable order. Hidden ones are passed over, links to folders are not followed."""
+    for root in roots:
+        if not root.is_folder:
+            yield SourceFile(root.path, _ref(f"{root.base}/{root.path.name}"), named=True)
+            continue
+        for folder, inner, names in os.walk(root.path):
+            inner[:] = sorted(name for name in inner if not name.startswith("."))
+            for name in sorted(name for name in names if not name.startswith(".")):
+                path = Path(folder, name)
+                relative = path.relative_to(root.path).as_posix()
+                yield SourceFile(path, _ref(f"{root.base}/{relative}"), named=False)
+
+
+def _root(path: Path, prefix: str) -> Root:
+    is_folder = path.is_dir()
+    name = path.name if is_folder else path.parent.name
+    return Root(path, f"{prefix}{name}", is_folder)
+
+
+def _ref(name: str) -> str:
+    # A name that is no Unicode is spelt out: bytes that differ must not meet.
+    name = name.encode("utf-8", "backslashreplace").decode()
+    if len(name) <= EXTERNAL_REF_CHARS - 17:  # leaves room for a line's hash
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name[: EXTERNAL_REF_CHARS - 17 - 65]}#{digest}"

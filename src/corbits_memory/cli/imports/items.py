@@ -1,0 +1,154 @@
+"""What files hold: documents to add, and what can't be one."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from corbits_memory.cli.imports.files import EXTRACTED, LINES, TEXTS, SourceFile
+from corbits_memory.core.limits import TITLE_CHARS
+
+ADAPTER = "file"
+PIECE_BYTES_MAX = 256 * 1024 * 1024
+"""The largest file, and the longest line, that becomes one document."""
+
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
+_HEADING_WITHIN = 4_000
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A document to add; ``size`` is what it took in its file, in bytes."""
+
+    origin: str
+    body: Mapping[str, Any]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Something that can't be a document, and why."""
+
+    origin: str
+    problem: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that nobody asked for by name and that is not text."""
+
+    origin: str
+    size: int = 0
+
+
+Found = Item | Refused | Skipped
+
+
+def read_items(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]:
+    """What is in a file. ``defaults`` fill in what an item does not say itself."""
+    try:
+        if file.suffix in LINES:
+            yield from _read_lines(file, defaults)
+        elif file.suffix in TEXTS:
+            yield _read_text(file, defaults)
+        else:
+            yield _other(file)
+    except OSError as error:
+        yield Refused(str(file.path), f"can't be read ({error.strerror})")
+
+
+def _other(file: SourceFile) -> Found:
+    origin, size = str(file.path), _size(file.path)
+    if file.suffix in EXTRACTED:
+        return Refused(
+            origin,
+            f"{file.suffix[1:].upper()} needs a text extractor, which is not installed: save it as text or Markdown "
+            "first",
+            size,
+        )
+    if not file.named:
+        return Skipped(origin, size)
+    return Refused(origin, "this kind of file can't be imported; .md, .txt and .jsonl can", size)
+
+
+def _read_text(file: SourceFile, defaults: Mapping[str, Any]) -> Found:
+    origin, size = str(file.path), _size(file.path)
+    if size > PIECE_BYTES_MAX:
+        return Refused(origin, f"is larger than {PIECE_BYTES_MAX // 2**20} MB; split it", size)
+    try:
+        text = file.path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Refused(origin, "is not UTF-8 text", size)
+    if not text.strip():
+        return Refused(origin, "is empty", size) if file.named else Skipped(origin, size)
+    own = {"title": _title(file, text), "text": text, "external_ref": file.ref, "adapter": ADAPTER}
+    return Item(origin, {**defaults, **own}, size)
+
+
+def _title(file: SourceFile, text: str) -> str:
+    heading = _HEADING.search(text, 0, _HEADING_WITHIN) if file.suffix in {".md", ".markdown"} else None
+    name = file.path.stem.encode("utf-8", "backslashreplace").decode()
+    return (heading[1] if heading else name.replace("_", " "))[:TITLE_CHARS]
+
+
+def _read_lines(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]:
+    with file.path.open("rb") as stream:
+        number = 0
+        while line := stream.readline(PIECE_BYTES_MAX + 1):
+            number += 1
+            origin = f"{file.path}:{number}"
+            size = len(line)
+            if size > PIECE_BYTES_MAX:
+                size += _skip_line(stream)
+                yield Refused(origin, f"is longer than {PIECE_BYTES_MAX // 2**20} MB", size)
+                continue
+            line = line.removeprefix(_BOM).strip() if number == 1 else line.strip()
+            if line:
+                yield _read_line(line, origin, size, file, defaults)
+
+
+def _read_line(
+    line: bytes, origin: str, size: int, file: SourceFile, defaults: Mapping[str, Any]
+) -> Item | Refused:
+    try:
+        body = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError:
+        return Refused(origin, "is not UTF-8 text", size)
+    except json.JSONDecodeError as error:
+        return Refused(origin, f"is not valid JSON (column {error.colno})", size)
+    except (ValueError, RecursionError) as error:
+        reason = (
+            "nested too deeply" if isinstance(error, RecursionError) else "with a number that JSON can't hold"
+        )
+        return Refused(origin, f"is not valid JSON ({reason})", size)
+    if not isinstance(body, dict):
+        return Refused(origin, "must be a JSON object with title and text", size)
+    given = {name: value for name, value in body.items() if value is not None}
+    if "external_ref" not in given:
+        # The same line of the same file is the same document, wherever in the file it stands.
+        digest = hashlib.sha256(line).hexdigest()[:16]
+        given = {"adapter": ADAPTER, **given, "external_ref": f"{file.ref}#{digest}"}
+    return Item(origin, {**defaults, **given}, size)
+
+
+def _skip_line(stream: BinaryIO) -> int:
+    """Read on to the line's end, a little at a time; how many bytes that was."""
+    skipped = 0
+    while piece := stream.readline(1024 * 1024):
+        skipped += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size

@@ -1,0 +1,136 @@
+"""A server, over HTTP."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import stamina
+from stamina.instrumentation import LoggingOnRetryHook
+
+from corbits_memory.cli.backend import Json
+from corbits_memory.errors import ConfigError, MemoryError, UpstreamError
+
+CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 120.0
+ATTEMPTS = 5
+_AGAIN = frozenset({429, 502, 503})
+
+
+class ServerError(UpstreamError):
+    """The server can't be reached, or answered with an error."""
+
+    code = "server"
+
+
+class _PassingError(ServerError):
+    """Worth another attempt, where the request may be repeated."""
+
+
+class RemoteBackend:
+    """One tenant of one server; the token says who acts."""
+
+    def __init__(self, client: httpx2.AsyncClient, *, tenant: str) -> None:
+        self._client = client
+        self._tenant = tenant
+        self._reached = False
+        self._prefix = f"/api/tenants/{quote(tenant, safe='')}/memory"
+
+    async def add_batch(self, bodies: Sequence[Mapping[str, Any]]) -> list[Json]:
+        # What has a name of its own may be sent again: the same once more changes nothing.
+        named = all(body.get("external_ref") for body in bodies)
+        try:
+            answer = await self._send("POST", "/add/batch", repeatable=named, json={"items": list(bodies)})
+        except _TooLargeError as error:
+            if len(bodies) > 1:
+                raise
+            return [{"error": {"code": error.code, "message": error.message}}]
+        results: list[Json] = answer["results"]
+        return results
+
+    async def search(self, body: Mapping[str, Any]) -> Json:
+        return await self._send("POST", "/search", repeatable=True, json=dict(body))
+
+    async def list(self, *, limit: int, kinds: Sequence[str]) -> Json:
+        parameters = [("limit", str(limit)), *(("kinds", kind) for kind in kinds)]
+        return await self._send("GET", "/list", repeatable=True, params=parameters)
+
+    async def capabilities(self) -> Json:
+        return await self._send("GET", "/capabilities", repeatable=True)
+
+    async def _send(self, method: str, path: str, *, repeatable: bool, **content: Any) -> Json:
+        # A server that has answered before is worth waiting for; one that never did is told of at once.
+        attempts = ATTEMPTS if repeatable and self._reached else 1
+        async for attempt in stamina.retry_context(
+            on=_PassingError, attempts=attempts, timeout=60, wait_initial=0.2, wait_max=5
+        ):
+            with attempt:
+                return await self._send_once(method, path, **content)
+        raise AssertionError("the retry loop returns or raises")
+
+    async def _send_once(self, method: str, path: str, **content: Any) -> Json:
+        try:
+            response = await self._client.request(method, self._prefix + path, **content)
+        except httpx2.TimeoutException as error:
+            raise _PassingError(f"The server at {self._client.base_url} did not answer in time.") from error
+        except httpx2.TransportError as error:
+            raise _PassingError(
+                f"The server at {self._client.base_url} can't be reached ({type(error).__name__}): "
+                "is `corbits-memory serve` running there?"
+            ) from error
+        self._reached = True
+        if response.is_success:
+            return _json(response)
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx2.Response) -> MemoryError:
+        told = _json(response, quiet=True).get("error")
+        error = told if isinstance(told, dict) else {}
+        message = str(error.get("message") or response.reason_phrase)
+        if response.status_code == 401:
+            return ServerError("The server does not know this token, or it was revoked or has expired.")
+        if error.get("code") == "tenant_mismatch":
+            return ServerError(f"The token is not for the tenant {self._tenant}: name its own with --tenant.")
+        if response.status_code == 413:
+            return _TooLargeError(message)
+        kind = _PassingError if response.status_code in _AGAIN else ServerError
+        return kind(f"The server answered {response.status_code}: {message}", details=error.get("details"))
+
+
+class _TooLargeError(ServerError):
+    """The request is larger than the server takes; import it on the server's machine, without --url."""
+
+    code = "too_large"
+
+
+@asynccontextmanager
+async def open_remote(url: str, *, token: str, tenant: str) -> AsyncIterator[RemoteBackend]:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError("--url must begin with http:// or https://, like http://127.0.0.1:8765")
+    try:
+        client = httpx2.AsyncClient(
+            base_url=url.rstrip("/"),
+            headers={"authorization": f"Bearer {token}"},
+            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=False,
+        )
+    except (httpx2.InvalidURL, ValueError):
+        raise ConfigError(
+            "--url or --token can't be used: one of them holds a character that it may not."
+        ) from None
+    # Its own default would print each retry.
+    stamina.instrumentation.set_on_retry_hooks([LoggingOnRetryHook])
+    async with client:
+        yield RemoteBackend(client, tenant=tenant)
+
+
+def _json(response: httpx2.Response, *, quiet: bool = False) -> Json:
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        return body
+    if quiet:
+        return {}
+    raise ServerError(f"What answers at {response.request.url.host} is not a Corbits Memory server.")

@@ -1,0 +1,173 @@
+"""``corbits-memory token``: who may talk to the server."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir
+from corbits_memory.cli.output import note, print_json, print_table
+from corbits_memory.cli.run import run_async
+
+if TYPE_CHECKING:
+    from corbits_memory.server.tokens import Token, Tokens
+
+app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the server's tokens.")
+
+_SPAN = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@app.command("create")
+def create(
+    tenant: Annotated[str, typer.Option(help="The tenant that it acts in.")] = "default",
+    principal: Annotated[str, typer.Option(help="Who it acts as.")] = "owner",
+    capabilities: Annotated[
+        str, typer.Option(help="add, search, forget, purge, admin: those that it has, with commas.")
+    ] = "add,search",
+    expires: Annotated[
+        str | None,
+        typer.Option(help="When it ends: 30d, 12h, or a date. Default: never.", show_default=False),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token. It is shown once."""
+    ends = _ends(expires) if expires is not None else None
+    made = run_async(
+        _create(
+            data_dir,
+            database_url,
+            tenant_id=tenant,
+            principal_id=principal,
+            capabilities=capabilities.split(","),
+            expires_at=ends,
+            label=label,
+        )
+    )
+    if as_json:
+        print_json(made)
+        return
+    typer.echo(made["token"])
+    note(f"{made['id']}: acts as {made['principal']} in {made['tenant']}; shown only now, so keep it")
+
+
+@app.command("list")
+def list_tokens(
+    tenant: Annotated[
+        str | None, typer.Option(help="Only this tenant's. Default: all.", show_default=False)
+    ] = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tokens that there are, never their secrets."""
+    tokens = run_async(_list(data_dir, database_url, tenant))
+    if as_json:
+        print_json({"tokens": tokens})
+        return
+    headings = ("id", "starts", "tenant", "principal", "may", "state", "last used", "label")
+    print_table(headings, [_row(token) for token in tokens])
+
+
+@app.command("revoke")
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="As `token list` shows it.")],
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a token refused from its next request on."""
+    told = run_async(_revoke(data_dir, database_url, token_id))
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"revoked {token_id}")
+
+
+@asynccontextmanager
+async def _open_tokens(data_dir: Path | None, database_url: str | None) -> AsyncIterator["Tokens"]:
+    from corbits_memory.cli.local import open_database
+    from corbits_memory.server.startup import migrate, open_host_database
+    from corbits_memory.server.tokens import Tokens
+
+    async with open_database(data_dir, database_url) as (place, config):
+        if place.embedded:
+            await migrate(config.memory)
+        async with open_host_database(place.url) as database:
+            yield Tokens(database)
+
+
+async def _create(
+    data_dir: Path | None, database_url: str | None, *, capabilities: list[str], **values: Any
+) -> dict[str, Any]:
+    from corbits_memory.server.tokens import parse_capabilities
+
+    allowed = parse_capabilities(capabilities)
+    async with _open_tokens(data_dir, database_url) as tokens:
+        made = await tokens.create(capabilities=allowed, **values)
+    return {"token": made.secret, **_told(made.token)}
+
+
+async def _list(data_dir: Path | None, database_url: str | None, tenant: str | None) -> list[dict[str, Any]]:
+    async with _open_tokens(data_dir, database_url) as tokens:
+        return [_told(token) for token in await tokens.list(tenant)]
+
+
+async def _revoke(data_dir: Path | None, database_url: str | None, token_id: str) -> dict[str, Any]:
+    async with _open_tokens(data_dir, database_url) as tokens:
+        return _told(await tokens.revoke(token_id))
+
+
+def _told(token: "Token") -> dict[str, Any]:
+    from corbits_memory.wire.responses import iso_instant
+
+    moments = {
+        "createdAt": token.created_at,
+        "expiresAt": token.expires_at,
+        "revokedAt": token.revoked_at,
+        "lastUsedAt": token.last_used_at,
+    }
+    return {
+        "id": token.id,
+        "tenant": token.tenant_id,
+        "principal": token.principal_id,
+        "capabilities": sorted(token.capabilities),
+        "prefix": token.prefix,
+        "label": token.label,
+        "state": token.state(datetime.now(UTC)),
+        **{name: moment and iso_instant(moment) for name, moment in moments.items()},
+    }
+
+
+def _row(token: dict[str, Any]) -> tuple[str, ...]:
+    may = ",".join(word.split(":")[1] for word in token["capabilities"])
+    used = (token["lastUsedAt"] or "never")[:16].replace("T", " ")
+    return (
+        token["id"],
+        token["prefix"],
+        token["tenant"],
+        token["principal"],
+        may,
+        token["state"],
+        used,
+        token["label"] or "",
+    )
+
+
+def _ends(given: str) -> datetime:
+    """``30d`` from now, or an ISO date or time (UTC where no zone is given)."""
+    span = _SPAN.fullmatch(given.strip().lower())
+    if span is not None:
+        return datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
+    try:
+        moment = datetime.fromisoformat(given.strip())
+    except ValueError:
+        raise typer.BadParameter("--expires must be like 30d or 12h, or a date like 2027-01-31") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

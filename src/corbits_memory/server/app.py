@@ -1,0 +1,49 @@
+"""The host's web app: the mounted memory, and what a server of its own needs around it."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from corbits_memory import register_memory_routes
+from corbits_memory.engine.pool import Database
+from corbits_memory.http import Identity
+from corbits_memory.http.errors import error_answer
+from corbits_memory.plane import Memory
+from corbits_memory.server.docs import docs_routes
+from corbits_memory.server.health import Health
+from corbits_memory.server.metrics import Metrics
+from corbits_memory.server.middleware import Observed, SafeHeaders, TimelyBody
+
+
+def host_app(
+    memory: Memory, *, identity: Identity, database: Database, metrics: Metrics | None = None
+) -> Starlette:
+    """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it."""
+    metrics = metrics or Metrics()
+
+    async def fail(request: Request, error: Exception) -> Response:
+        return error_answer(request, error)
+
+    app = Starlette(
+        routes=[
+            Route("/", _home),
+            *docs_routes(),
+            *Health(memory=memory, database=database, metrics=metrics).routes(),
+        ],
+        exception_handlers={HTTPException: fail},
+        middleware=[
+            Middleware(Observed, metrics=metrics),
+            Middleware(SafeHeaders),
+            Middleware(TimelyBody),
+        ],
+    )
+    app.router.redirect_slashes = False
+    register_memory_routes(app, memory, identity=identity)
+    return app
+
+
+async def _home(request: Request) -> Response:
+    return RedirectResponse("/docs", status_code=307)

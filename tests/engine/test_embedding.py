@@ -1,0 +1,321 @@
+"""Vectors: at once when there is time, later when not, never forgotten, never of two models mixed."""
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from corbits_memory.engine import embedding
+from corbits_memory.engine.store import INLINE_DOCUMENTS, PostgresDocumentStore
+from tests.engine.conftest import DIMS, embed_words, word_vector
+from tests.engine.support import NOON, OpenStore, P, T, add, find, note, refs, turn, until_embedded
+from tests.models.conftest import Answer, ModelServer, Request
+
+Owner = psycopg.AsyncConnection[Any]
+
+
+async def pending(store: PostgresDocumentStore) -> int:
+    return await store.pending_vectors(tenant_id=T, principal_id=P)
+
+
+async def one(owner: Owner, query: str) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = await (await owner.execute(query)).fetchone()
+    assert row is not None
+    return row
+
+
+async def vector_table(owner: Owner) -> str:
+    (key,) = await one(owner, "SELECT model_key FROM memory.embed_model WHERE status = 'active'")
+    return f"memory.embedding_{key}"
+
+
+async def count_vectors(owner: Owner) -> int:
+    (count,) = await one(owner, f"SELECT count(*) FROM {await vector_table(owner)}")
+    return int(count)
+
+
+def embedded_texts(server: ModelServer) -> list[str]:
+    return [text for request in server.requests for text in request.body["input"]]
+
+
+async def test_an_add_embeds_at_once(open_store: OpenStore, word_server: ModelServer, owner: Owner) -> None:
+    store = await open_store(embed_url=word_server.url)
+    (added,) = await add(store, note("The pool closes at nine."))
+    assert added.degraded == ()
+    assert await pending(store) == 0
+    assert await count_vectors(owner) == 1
+    assert (await find(store, "pool")).degraded == ("rerank_unavailable",)
+
+
+async def test_a_large_batch_is_durable_first_and_embedded_later(
+    open_store: OpenStore, word_server: ModelServer
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    count = INLINE_DOCUMENTS + 1
+    added = await add(store, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(count)))
+    assert added[0].degraded == ("embed_unavailable",)
+    found = await find(store, "note 7")
+    assert refs(found)[0] == "n7"
+    assert "dense_unavailable" in found.degraded
+    assert await pending(store) == count
+    assert await store.embedding.drain(T) == count
+    assert await pending(store) == 0
+    assert (await find(store, "note 7")).degraded == ("rerank_unavailable",)
+
+
+async def test_a_slow_model_holds_up_no_add(open_store: OpenStore, word_server: ModelServer) -> None:
+    store = await open_store(embed_url=word_server.url, add_embed_seconds=0.2)
+    word_server.script(Answer(hang=True))
+    started = asyncio.get_running_loop().time()
+    (added,) = await add(store, note("The pool closes at nine."))
+    assert asyncio.get_running_loop().time() - started < 5
+    assert added.degraded == ("embed_unavailable",)
+    assert await pending(store) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(status=400, body={"error": "no"}),
+        Answer(body={"data": []}),
+        Answer(body={"data": [{"index": 0, "embedding": [float("nan")] * DIMS}]}),
+        Answer(raw=b"<html>"),
+    ],
+    ids=["http error", "wrong count", "NaN", "no JSON"],
+)
+async def test_a_failing_model_loses_nothing(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner, answer: Answer
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, note("Warm up.", external_ref="warm"))
+    word_server.script(answer)
+    (added,) = await add(store, note("The pool closes at nine.", external_ref="n1"))
+    assert added.degraded == ("embed_unavailable",)
+    await owner.execute("UPDATE memory.embed_queue SET not_before = now()")
+    assert await store.embedding.drain(T) <= 1
+    (attempts, error) = await one(owner, "SELECT attempts, error FROM memory.embed_queue")
+    assert attempts >= 1
+    assert error
+    assert "pool" not in error
+    word_server.script(embed_words)
+    await owner.execute("UPDATE memory.embed_queue SET not_before = now()")
+    assert await store.embedding.drain(T) == 1
+    assert await count_vectors(owner) == 2
+
+
+async def test_other_dims_half_way_are_refused_and_named(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, note("One.", external_ref="a"))
+    word_server.script(
+        lambda request: Answer(
+            {
+                "data": [
+                    {"index": i, "embedding": word_vector(t, 96)} for i, t in enumerate(request.body["input"])
+                ]
+            }
+        )
+    )
+    (added,) = await add(store, note("Two.", external_ref="b"))
+    assert added.degraded == ("embed_unavailable",)
+    await owner.execute("UPDATE memory.embed_queue SET not_before = now()")
+    await store.embedding.drain(T)
+    (error,) = await one(owner, "SELECT error FROM memory.embed_queue")
+    assert "96" in error
+    assert str(DIMS) in error
+    assert refs(await find(store, "two")) == ["b"]
+
+
+async def test_a_model_whose_vectors_can_not_be_indexed_is_named(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    word_server.script(Answer({"data": [{"index": 0, "embedding": [1.0] * 63}]}))
+    (added,) = await add(store, note("One."))
+    assert added.degraded == ("embed_unavailable",)
+    assert await one(owner, "SELECT count(*) FROM memory.embed_model") == (0,)
+
+
+@pytest.mark.parametrize("dims", [64, 2000, 2001, 4000])
+async def test_every_size_that_can_be_indexed(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner, dims: int
+) -> None:
+    store = await open_store(embed_url=word_server.url, vector_type="vector")
+    word_server.script(
+        lambda request: Answer(
+            {
+                "data": [
+                    {"index": i, "embedding": word_vector(t, dims)}
+                    for i, t in enumerate(request.body["input"])
+                ]
+            }
+        )
+    )
+    await add(store, note("The pool closes at nine.", external_ref="n1"))
+    assert await one(owner, "SELECT dims, vector_type FROM memory.embed_model") == (
+        dims,
+        "vector" if dims <= 2000 else "halfvec",
+    )
+    assert (await find(store, "pool")).degraded == ("rerank_unavailable",)
+
+
+async def test_what_a_dead_worker_had_leased_comes_free(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, *(note(f"Note {i}.") for i in range(INLINE_DOCUMENTS + 1)))
+    claimed = await store.embedding._claim(T)
+    assert claimed
+    assert await store.embedding.drain(T) == 0
+    await owner.execute("UPDATE memory.embed_queue SET not_before = not_before - interval '121 s'")
+    assert embedding.LEASE_SECONDS < 121
+    assert await store.embedding.drain(T) == len(claimed)
+
+
+async def test_workers_share_the_queue_and_embed_each_chunk_once(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    stores = [await open_store(embed_url=word_server.url) for _ in range(3)]
+    await add(stores[0], *(note(f"Note number {i}.", external_ref=f"n{i}") for i in range(300)))
+    done = await asyncio.gather(*(store.embedding.drain(T) for store in stores))
+    assert sum(done) == 300
+    assert await count_vectors(owner) == 300
+    texts = [text for text in embedded_texts(word_server) if "number" in text]
+    assert len(texts) == len(set(texts)) == 300
+
+
+async def test_a_running_worker_fills_the_queue_by_itself(
+    open_store: OpenStore, word_server: ModelServer
+) -> None:
+    store = await open_store(embed_url=word_server.url, run_worker=True)
+    await add(store, *(note(f"Note {i}.") for i in range(200)))
+    await until_embedded(store)
+
+
+async def test_a_worker_finds_what_nobody_told_it(open_store: OpenStore, word_server: ModelServer) -> None:
+    silent = await open_store()
+    await add(silent, *(note(f"Note {i}.") for i in range(20)))
+    store = await open_store(embed_url=word_server.url, run_worker=True)
+    await until_embedded(store)
+
+
+async def test_two_writers_meet_a_new_model_at_once(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    stores = [await open_store(embed_url=word_server.url) for _ in range(4)]
+    await asyncio.gather(*(add(s, note(f"Note {i}."), tenant=f"t{i % 2}") for i, s in enumerate(stores)))
+    assert await one(owner, "SELECT count(*), count(DISTINCT tenant_id) FROM memory.embed_model") == (2, 2)
+    assert await count_vectors(owner) == 4
+
+
+async def test_a_turn_is_embedded_with_the_one_before_it(
+    open_store: OpenStore, word_server: ModelServer
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, turn(1, "Where shall we eat?"), turn(2, "At the harbour.", author="Bob"))
+    assert any("Where shall we eat?" in t and "At the harbour." in t for t in embedded_texts(word_server))
+
+
+async def test_a_late_turn_has_its_follower_embedded_again(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, turn(1, "First words."), turn(3, "Third words."))
+    word_server.requests.clear()
+    await add(store, turn(2, "Second words."))
+    await store.embedding.drain(T)
+    again = [t for t in embedded_texts(word_server) if "Third" in t]
+    assert len(again) == 1
+    assert "Second words." in again[0]
+    assert await pending(store) == 0
+    assert await count_vectors(owner) == 3
+
+
+@pytest.mark.parametrize(
+    "other", [{"access_tags": ("memory.space:b",)}, {"thread": "t2"}], ids=["tags", "thread"]
+)
+async def test_a_turn_before_with_other_readers_stays_out(
+    open_store: OpenStore, word_server: ModelServer, other: dict[str, Any]
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, turn(1, "Confidential matter.", external_ref="one", **other))
+    await add(store, turn(2, "Public answer.", external_ref="two"))
+    assert not any("Confidential" in t and "Public" in t for t in embedded_texts(word_server))
+
+
+async def test_superseded_text_has_no_vector(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, note("Five years.", external_ref="n1"))
+    await add(store, note("Six years.", external_ref="n1"))
+    assert await count_vectors(owner) == 1
+
+
+async def test_text_superseded_while_it_was_embedded_gets_no_vector(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    writer = await open_store()
+    await add(store, note("Warm up.", external_ref="warm"))
+
+    def supersede(request: Request) -> Answer:
+        if "Five" in request.body["input"][0]:
+            with psycopg.connect(owner.info.dsn, autocommit=True) as conn:
+                conn.execute(
+                    "DELETE FROM memory.search_row WHERE document_id IN "
+                    "(SELECT id FROM memory.document WHERE external_ref = 'n1')"
+                )
+        return embed_words(request)
+
+    word_server.script(supersede)
+    await add(store, note("Five years.", external_ref="n1"))
+    assert await count_vectors(owner) == 1
+    assert writer is not store
+
+
+async def test_vectors_carry_tags_and_follow_their_change(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, note("Text.", external_ref="n1", access_tags=("memory.space:a",)))
+    await add(store, note("Text.", external_ref="n1", access_tags=("memory.space:b",)))
+    assert await one(owner, f"SELECT access_tags FROM {await vector_table(owner)}") == (
+        ["memory.space:b", "memory.owner:ann"],
+    )
+
+
+async def test_backfill_queues_what_a_new_model_lacks(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    before = await open_store(embed_url=word_server.url, model="old")
+    await add(before, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(5)))
+    after = await open_store(embed_url=word_server.url, model="new")
+    assert await after.backfill(T) == 5
+    assert await after.backfill(T) == 0
+    assert await after.embedding.drain(T) == 5
+    assert await count_vectors(owner) == 5
+    assert await one(owner, "SELECT model_id FROM memory.embed_model WHERE status = 'active'") == ("new",)
+    assert (await find(after, "note 3")).degraded == ("rerank_unavailable",)
+
+
+async def test_vectors_of_another_model_are_never_compared(
+    open_store: OpenStore, word_server: ModelServer
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, note("The pool closes at nine.", external_ref="n1", occurred_at=NOON))
+    new = await open_store(embed_url=word_server.url, model="new")
+    found = await find(new, "pool")
+    assert refs(found) == ["n1"]
+    assert "dense_unavailable" in found.degraded
+
+
+async def test_the_registry_keeps_no_credentials(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url.replace("http://", "http://user:hunter2@"))
+    await add(store, note("Text."))
+    (base_url,) = await one(owner, "SELECT base_url FROM memory.embed_model")
+    assert "hunter2" not in base_url
