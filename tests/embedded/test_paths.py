@@ -15,10 +15,15 @@ from tests.embedded.support import kill_all, query, servers
 OURSELVES = Account(uid=os.geteuid(), gid=os.getegid(), name="me", switch=False)
 
 
-@pytest.mark.parametrize("name", ["with space", 'quote\'s "and" $HOME `ls` ;%s', "Gedächtnis 記憶"])
-def test_odd_names(data_dir: Path, name: str) -> None:
-    with EmbeddedPostgres.start(data_dir / name) as server:
+@pytest.mark.parametrize(
+    "name",
+    ["with space", "a,b + c=d&e?f#g", "two\nlines", 'quote\'s "and" $HOME `ls` ;%s', "Gedächtnis 記憶"],
+)
+def test_odd_names(open_dir: Path, name: str) -> None:
+    home = open_dir / name
+    with EmbeddedPostgres.start(home) as server:
         assert query(server.url, "SELECT 1") == 1
+        assert (home / "run" / ".s.PGSQL.5432").exists() or "\n" in name
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,21 @@ async def test_words_of_any_script_are_found(store: PostgresDocumentStore, text:
     assert first(found).external_ref == "hit"
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("We moved the Kubernetes cluster.", "kuberntes"),
+        ("Ask Siobhan about the invoice.", "Siobahn"),
+        ("黑猫坐在屋顶上。", "猫"),
+    ],
+)
+async def test_what_was_spelt_otherwise_is_found(store: PostgresDocumentStore, text: str, query: str) -> None:
+    await add(store, note(text, external_ref="hit"), note("Something else entirely.", external_ref="miss"))
+    found = await find(store, query)
+    assert refs(found) == ["hit"]
+    assert found.evidence is not EvidenceLevel.STRONG
+
+
 async def test_titles_and_authors_are_found(store: PostgresDocumentStore) -> None:
     await add(
         store,

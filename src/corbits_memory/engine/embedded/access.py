@@ -19,7 +19,7 @@ class Passage:
     """A folder's name for the server, and the open descriptor that the name stands on, if any.
 
     A folder below one that only root may enter, such as /root, is opened by root and handed down:
-    ``/proc/self/fd/N`` leads straight into it, and no parent's permissions need to change. So does one whose
+    ``/proc/self/fd/N`` leads straight into it, and no parent's permissions need to change. So is one whose
     path is longer than Postgres takes.
     """
 
@@ -30,11 +30,13 @@ class Passage:
     def into(cls, folder: Path, account: Account) -> Self:
         """:raises EmbeddedPostgresError: the server's user can't get there on this system."""
         reachable = account.can_reach(folder.parent)
-        if reachable and len(os.fsencode(folder)) <= PATH_BYTES_MAX:
+        # Postgres records its path on one line.
+        nameable = len(os.fsencode(folder)) <= PATH_BYTES_MAX and "\n" not in str(folder)
+        if reachable and nameable:
             return cls(str(folder))
         if sys.platform != "linux":
             problem = (
-                "has a path too long for Postgres"
+                "has a path too long for Postgres, or with a line break"
                 if reachable
                 else f"is below one that {account.name!r}, who runs Postgres in place of root, may not enter"
             )

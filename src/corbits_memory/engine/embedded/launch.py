@@ -25,8 +25,9 @@ from corbits_memory.engine.embedded.pidfile import read_pid_file, runs_on
 from corbits_memory.engine.embedded.urls import ping
 from corbits_memory.errors import EmbeddedPostgresError
 
-READY_SECONDS = 600
-"""How long a start may take: after a crash the server first replays its log."""
+SILENCE_SECONDS = 60
+"""How long a starting server may say nothing. One that replays its log after a crash says so, and has all the
+time it needs."""
 
 _POLL_SECONDS = 0.01
 _GUARDIAN_SECONDS = 60
@@ -143,15 +144,18 @@ def _spawn(order: guardian.Order, layout: Layout, *, log: BinaryIO, fds: tuple[i
 
 def _wait_until_ready(layout: Layout, reports: FileIO) -> str | None:
     """None once the server takes connections, else what went wrong."""
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline:
+    heard = time.monotonic()
+    while time.monotonic() - heard < SILENCE_SECONDS:
         if select.select([reports], [], [], _POLL_SECONDS)[0]:
             said = (reports.read(4096) or b"").decode(errors="replace").strip()
             return said.replace("\n", ", ") or "its guardian was killed"
         # The record alone won't do: a dead server's may still say that it is ready.
-        if ping(read_pid_file(layout.cluster)) == Ping.OK:
+        answer = ping(read_pid_file(layout.cluster))
+        if answer == Ping.OK:
             return None
-    return f"it was not ready after {READY_SECONDS} s"
+        if answer == Ping.REJECT:
+            heard = time.monotonic()
+    return f"it has not answered for {SILENCE_SECONDS} s"
 
 
 def _is_full(folder: Path) -> bool:

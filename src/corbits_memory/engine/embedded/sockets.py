@@ -61,7 +61,8 @@ def remove_short_socket_dir(layout: Layout) -> None:
 
 
 def _fits(folder: Path, port: int) -> bool:
-    return len(os.fsencode(folder / socket_name(port))) <= PATH_BYTES_MAX
+    # The server records the folder on a line of its own.
+    return "\n" not in str(folder) and len(os.fsencode(folder / socket_name(port))) <= PATH_BYTES_MAX
 
 
 def _make_private(folder: Path, account: Account) -> None:

@@ -14,7 +14,8 @@ _PING_SECONDS = 10
 
 def socket_url(record: PidFile, database: str) -> str:
     """Connection URI by the Unix socket that ``postmaster.pid`` names; no password is needed."""
-    place = urlencode({"host": record.socket_dir, "port": record.port})
+    # libpq doesn't read + as a space.
+    place = urlencode({"host": record.socket_dir, "port": record.port}, quote_via=quote)
     return f"postgresql://{SUPERUSER}@/{quote(database, safe='')}?{place}"
 
 

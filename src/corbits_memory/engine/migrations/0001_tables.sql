@@ -4,6 +4,14 @@
 
 CREATE EXTENSION IF NOT EXISTS vector;
 
+-- Optional: with it, search also finds what was spelt otherwise.
+DO $$
+BEGIN
+  CREATE EXTENSION IF NOT EXISTS pg_trgm;
+EXCEPTION WHEN insufficient_privilege OR undefined_file OR feature_not_supported THEN
+  RAISE NOTICE 'pg_trgm is not available: search will not mend typos';
+END $$;
+
 -- One row a tenant: where `live` points, and the counter whose order is commit order.
 -- Writers hold it FOR KEY SHARE from their first read and update it as their last step.
 CREATE TABLE memory.tenant_state (

@@ -99,6 +99,71 @@ BEGIN
   RETURN predicate;
 END $$;
 
+-- In how many rows each term stands: among those in scope when they are few, else by the tenant's statistics, or
+-- (before they were first counted) by a bounded count.
+CREATE FUNCTION memory.document_frequencies(
+  p_predicate text, p_generation text, p_terms integer[], p_few boolean, p_counted boolean) RETURNS bigint[]
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+  dfs bigint[];
+BEGIN
+  IF p_few THEN
+    EXECUTE format(
+      'WITH m AS MATERIALIZED (SELECT r.terms FROM memory.search_row r WHERE %s AND r.terms && $1) '
+      'SELECT array_agg((SELECT count(*) FROM m WHERE m.terms @> ARRAY[t.term]) ORDER BY t.i) '
+      'FROM unnest($1) WITH ORDINALITY AS t(term, i)', p_predicate) INTO dfs USING p_terms;
+  ELSIF p_counted THEN
+    SELECT array_agg(coalesce(s.df, 0) ORDER BY t.i) INTO dfs
+    FROM unnest(p_terms) WITH ORDINALITY AS t(term, i)
+    LEFT JOIN memory.term_stat s ON s.tenant_id = tenant AND s.generation = p_generation AND s.term = t.term;
+  ELSE
+    EXECUTE format(
+      'SELECT array_agg((SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE r.tenant_id = %L '
+      'AND r.terms @> ARRAY[t.term] LIMIT 50000) AS c) ORDER BY t.i) '
+      'FROM unnest($1) WITH ORDINALITY AS t(term, i)', tenant) INTO dfs USING p_terms;
+  END IF;
+  RETURN dfs;
+END $$;
+
+-- Lexemes in scope that look like the query's unknown ones: typos, other spellings, a single character of a script
+-- that is indexed in pairs. Asked only when the corpus knows less than half of the query (by idf), of its newest
+-- rows only, and by trigrams only where pg_trgm is installed.
+CREATE FUNCTION memory.similar_lexemes(
+  p_predicate text, p_lexemes text[], p_dfs bigint[], p_rows bigint, p_most integer) RETURNS text[]
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  unknown text[];
+  known_share float8;
+  found text[];
+BEGIN
+  SELECT coalesce(sum(idf) FILTER (WHERE df > 0) / nullif(sum(idf), 0), 0),
+         (array_agg(l ORDER BY i) FILTER (WHERE df = 0 AND l !~ '[0-9]'))[:8]
+  INTO known_share, unknown
+  FROM (SELECT l, df, i, ln(1 + (greatest(p_rows, df) - df + 0.5) / (df + 0.5)) AS idf
+        FROM unnest(p_lexemes, p_dfs) WITH ORDINALITY AS t(l, df, i)) AS weight;
+  IF unknown IS NULL OR known_share >= 0.5 THEN
+    RETURN '{}';
+  END IF;
+  EXECUTE format(
+    'WITH words AS MATERIALIZED ('
+    ' SELECT DISTINCT w.lexeme FROM (SELECT r.fts FROM memory.search_row r WHERE %s ORDER BY r.chunk_id DESC LIMIT %s) '
+    ' AS newest CROSS JOIN LATERAL unnest(tsvector_to_array(newest.fts)) AS w(lexeme)) '
+    'SELECT array_agg(DISTINCT near.lexeme) FROM unnest($1) AS u(lexeme) CROSS JOIN LATERAL ('
+    ' SELECT words.lexeme FROM words WHERE %s ORDER BY %s, words.lexeme LIMIT 3) AS near',
+    p_predicate, p_most,
+    CASE WHEN to_regprocedure('similarity(text, text)') IS NULL
+         THEN 'length(u.lexeme) = 1 AND u.lexeme > ''~'' AND strpos(words.lexeme, u.lexeme) > 0'
+         ELSE '(length(u.lexeme) = 1 AND u.lexeme > ''~'' AND strpos(words.lexeme, u.lexeme) > 0) '
+              'OR (length(u.lexeme) >= 4 AND similarity(words.lexeme, u.lexeme) >= 0.33)' END,
+    CASE WHEN to_regprocedure('similarity(text, text)') IS NULL THEN '1'
+         ELSE 'similarity(words.lexeme, u.lexeme) DESC' END)
+  INTO found USING unknown;
+  RETURN coalesce(found, '{}');
+END $$;
+
 -- The caller's visible rows (up to p_small + 1) and the best p_limit of them by BM25.
 -- Runs as the owner because GIN operators are not leakproof: under a policy they could not use their index.
 -- So it takes its tenant from the transaction only, and nothing here may be reached without scope_predicate.
@@ -127,6 +192,9 @@ DECLARE
   matching text;
   phrase text;
   own text[];
+  alike text[];
+  added integer[];
+  counted boolean := true;
   i integer;
 BEGIN
   predicate := memory.scope_predicate(p_scope);
@@ -168,28 +236,28 @@ BEGIN
     RETURN;
   END IF;
 
+  -- Few rows: everything is counted among what the caller sees.
   IF visible <= p_small THEN
-    -- Few rows: count among what the caller sees.
     rows_counted := visible;
-    EXECUTE format(
-      'WITH m AS MATERIALIZED (SELECT r.terms FROM memory.search_row r WHERE %s AND r.terms && $1) '
-      'SELECT array_agg((SELECT count(*) FROM m WHERE m.terms @> ARRAY[t.term]) ORDER BY t.i) '
-      'FROM unnest($1) WITH ORDINALITY AS t(term, i)', predicate) INTO dfs USING terms;
+  ELSIF rows_counted IS NULL THEN
+    SELECT s.chunk_count INTO rows_counted FROM memory.tenant_state s WHERE s.tenant_id = tenant;
+    counted := false;
+  END IF;
+  rows_counted := greatest(rows_counted, 1);
+  dfs := memory.document_frequencies(predicate, generation, terms, visible <= p_small, counted);
+
+  -- Words that nobody wrote: perhaps they were written otherwise.
+  alike := memory.similar_lexemes(predicate, lexemes, dfs, rows_counted, p_small);
+  IF cardinality(alike) > 0 THEN
+    lexemes := lexemes || alike;
+    added := ARRAY(SELECT memory.term_hash(tenant, generation, l) FROM unnest(alike) AS l);
+    terms := terms || added;
+    dfs := dfs || memory.document_frequencies(predicate, generation, added, visible <= p_small, counted);
+  END IF;
+
+  IF visible <= p_small THEN
     rare := terms;
   ELSE
-    IF rows_counted IS NULL THEN
-      SELECT s.chunk_count INTO rows_counted FROM memory.tenant_state s WHERE s.tenant_id = tenant;
-      EXECUTE format(
-        'SELECT array_agg((SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE r.tenant_id = %L '
-        'AND r.terms @> ARRAY[t.term] LIMIT 50000) AS c) ORDER BY t.i) '
-        'FROM unnest($1) WITH ORDINALITY AS t(term, i)', tenant) INTO dfs USING terms;
-    ELSE
-      SELECT array_agg(coalesce(s.df, 0) ORDER BY t.i) INTO dfs
-      FROM unnest(terms) WITH ORDINALITY AS t(term, i)
-      LEFT JOIN memory.term_stat s ON s.tenant_id = tenant AND s.generation = p_scope ->> 'generation'
-        AND s.term = t.term;
-    END IF;
-    rows_counted := greatest(rows_counted, 1);
     -- Candidates come from the rarest terms; of the rest, from pairs. Scores are of all terms.
     FOREACH i IN ARRAY ARRAY(SELECT o::integer FROM unnest(dfs) WITH ORDINALITY AS d(df, o) ORDER BY df, o) LOOP
       IF rare = '{}' OR rare_rows + dfs[i] <= 4000 THEN
@@ -204,7 +272,7 @@ BEGIN
 
   -- One query vector a language, from the idf of its own lexemes.
   FOREACH phrase IN ARRAY languages LOOP
-    own := memory.query_lexemes(phrase, p_query);
+    own := memory.query_lexemes(phrase, p_query) || alike;
     SELECT queries || ('{' || coalesce(string_agg(dim || ':' || idf, ',' ORDER BY dim), '')
                        || '}/268435456')::sparsevec,
            totals || coalesce(sum(idf), 0), greatest(known, coalesce(sum(idf) FILTER (WHERE seen) / sum(idf), 0))

@@ -1,0 +1,303 @@
+"""Commands on a database of their own: what they print, and how they end."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corbits_memory.cli.run import run
+from tests.e2e.support import one_json
+from tests.support.postgres import NewDatabase
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def module_url(new_module_database: NewDatabase) -> str:
+    return new_module_database()
+
+
+@pytest.fixture
+def corbits(module_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """``corbits("list", "--json")`` in this process, on the module's database: exit code, output, errors."""
+    monkeypatch.setenv("DATABASE_URL", module_url)
+    monkeypatch.setenv("EMBED_PROVIDER", "none")
+
+    def call(*words: object) -> tuple[int, str, str]:
+        code = run([str(word) for word in words])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+@pytest.fixture
+def migrated(corbits: Run) -> Run:
+    assert corbits("db", "migrate")[0] == 0
+    return corbits
+
+
+def test_before_migrating_every_command_says_what_to_run(corbits: Run, new_database: NewDatabase) -> None:
+    url = new_database()
+    for words in (("list",), ("add", "x"), ("search", "x"), ("token", "list"), ("db", "verify")):
+        code, out, errors = corbits(*words, "--database-url", url)
+        assert code == 1, words
+        assert "corbits-memory db migrate" in out + errors, words
+    code, out, _ = corbits("doctor", "--database-url", url, "--json")
+    assert code == 1
+    assert one_json(out)["checks"][-1]["state"] == "fail"
+    assert "corbits-memory db migrate" in out
+
+
+def test_migrating_twice_does_nothing_the_second_time(corbits: Run, new_database: NewDatabase) -> None:
+    url = new_database()
+    code, out, _ = corbits("db", "migrate", "--database-url", url, "--json")
+    assert code == 0
+    assert "memory_host/0001_tokens.sql" in one_json(out)["applied"]
+    assert corbits("db", "migrate", "--database-url", url)[:2] == (0, "nothing to do\n")
+    assert corbits("db", "verify", "--database-url", url)[:2] == (0, "ok\n")
+    status = one_json(corbits("db", "status", "--database-url", url, "--json")[1])
+    assert status["embedded"] is False
+    assert status["rowLevelSecurity"] is True
+    assert status["migrations"]["memory"]["pending"] == []
+
+
+def test_an_edited_ledger_is_found_by_verify(corbits: Run, new_database: NewDatabase) -> None:
+    import psycopg
+
+    url = new_database()
+    corbits("db", "migrate", "--database-url", url)
+    with psycopg.connect(url) as conn:
+        conn.execute("UPDATE memory_host._migrations SET checksum = 'other'")
+        conn.execute("INSERT INTO memory._migrations (name, checksum) VALUES ('9999_future.sql', 'x')")
+    code, out, _ = corbits("db", "verify", "--database-url", url, "--json")
+    assert code == 1
+    problems = "\n".join(one_json(out)["problems"])
+    assert "0001_tokens.sql was edited" in problems
+    assert "9999_future.sql is unknown" in problems
+
+
+def test_the_language_of_the_index_can_be_changed(
+    corbits: Run, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_database()
+    corbits("db", "migrate", "--database-url", url)
+    monkeypatch.setenv("FTS_LANGUAGE", "german")
+    code, out, _ = corbits("db", "verify", "--database-url", url)
+    assert code == 1
+    assert "db rebuild-fts german" in out
+    assert corbits("db", "rebuild-fts", "german", "--database-url", url)[0] == 0
+    assert corbits("db", "verify", "--database-url", url)[0] == 0
+    assert corbits("db", "rebuild-fts", "klingon", "--database-url", url)[0] == 1
+
+
+def test_add_takes_every_field_and_search_finds_it(migrated: Run) -> None:
+    words = [
+        "add", "The kingfisher nests below the bridge.", "--title", "Kingfisher", "--kind", "sighting",
+        "--external-ref", "k-1", "--author", "Mara", "--thread", "birds", "--occurred-at", "2026-04-01",
+        "--attribute", "count=2", "--attribute", "place=bridge", "--retention-class", "durable",
+        "--temporal-class", "event", "--share-tenant", "--json",
+    ]  # fmt: skip
+    code, out, _ = migrated(*words)
+    assert code == 0
+    assert one_json(out)["status"] == "created"
+    assert one_json(migrated(*words)[1])["status"] == "unchanged"
+    found = one_json(migrated("search", "kingfisher", "--kind", "sighting", "--explain", "--json")[1])
+    (item,) = found["items"]
+    assert item["externalRef"] == "k-1"
+    assert item["attribution"]["author"] == "Mara"
+    assert item["explain"]
+    assert one_json(migrated("search", "kingfisher", "--kind", "other", "--json")[1])["items"] == []
+
+
+def test_add_reads_standard_input_and_takes_its_first_line_as_title(
+    migrated: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "# Ospreys\n\nThey eat fish.\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
+    assert migrated("add")[0] == 0
+    listed = one_json(migrated("list", "--limit", 1, "--json")[1])
+    assert listed["events"][0]["title"] == "Ospreys"
+
+
+def test_stored_text_can_not_drive_the_terminal(migrated: Run) -> None:
+    migrated("add", "A \x1b[2Jwoodcock\x1b]0;owned\x07 flies.", "--title", "Wood\x1bcock")
+    for words in (("search", "woodcock"), ("list",)):
+        out = migrated(*words)[1]
+        assert "cock" in out
+        assert "\x1b" not in out
+        assert "\x07" not in out
+
+
+def test_nothing_saved_and_nothing_relevant_are_told_apart(migrated: Run) -> None:
+    assert "holds nothing that you may see yet" in migrated("search", "x", "--tenant", "empty")[1]
+    migrated("add", "Grebes dive.", "--tenant", "birds")
+    out = migrated("search", "quixotic", "--tenant", "birds")[1]
+    assert "evidence: none" in out
+    assert "Nothing that is held here answers this" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("search", "x", "--limit", 51), "limit"),
+        (("search",), "query"),
+        (("list", "--limit", 101), "limit"),
+        (("add", "text", "--kind", " "), "kind"),
+        (("add", "text", "--provenance", "gossip"), "provenance"),
+        (("token", "create", "--capabilities", "fly"), "capabilities"),
+        (("token", "revoke", "tok_nothing"), "token list"),
+        (("embed", "backfill"), "EMBED_BASE_URL"),
+    ],
+)
+def test_what_is_refused_is_told_in_one_line_with_exit_code_1(
+    migrated: Run, words: tuple[object, ...], told: str
+) -> None:
+    code, out, errors = migrated(*words)
+    assert (code, out) == (1, "")
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert told in errors
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fly",),
+        ("search", "x", "--nonsense"),
+        ("import",),
+        ("import", "/no/such/file"),
+        ("list", "--data-dir", "d"),
+        ("list", "--url", "http://127.0.0.1:1", "--database-url", "postgresql://x/y"),
+        ("add", "x", "--text", "y"),
+        ("add", "x", "--attribute", "no-equals-sign"),
+        ("token", "create", "--expires", "soon"),
+    ],
+)
+def test_wrong_use_is_exit_code_2(migrated: Run, words: tuple[str, ...]) -> None:
+    code, out, errors = migrated(*words)
+    assert (code, out) == (2, "")
+    assert errors
+
+
+def test_a_database_that_is_away_is_told_without_its_password(migrated: Run) -> None:
+    code, _, errors = migrated("list", "--database-url", "postgresql://app:s3cret@127.0.0.1:1/x")
+    assert code == 1
+    assert "can't be reached" in errors
+    assert "s3cret" not in errors
+    assert "Traceback" not in errors
+
+
+def test_a_server_that_is_away_is_told_at_once(migrated: Run) -> None:
+    code, _, errors = migrated("list", "--url", "http://127.0.0.1:1", "--token", "t")
+    assert code == 1
+    assert "is `corbits-memory serve` running there?" in errors
+
+
+def test_a_server_without_a_token_is_told(migrated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORBITS_MEMORY_URL", "http://127.0.0.1:1")
+    code, _, errors = migrated("list")
+    assert code == 1
+    assert "CORBITS_MEMORY_TOKEN" in errors
+
+
+def test_debug_shows_where_an_error_comes_from(migrated: Run) -> None:
+    from corbits_memory.errors import MemoryError
+
+    with pytest.raises(MemoryError):
+        migrated("list", "--limit", 101, "--debug")
+
+
+def test_tokens_are_made_listed_and_revoked(migrated: Run) -> None:
+    words = ("token", "create", "--tenant", "acme", "--principal", "ann", "--capabilities", "add,search")
+    made = one_json(migrated(*words, "--expires", "30d", "--label", "laptop", "--json")[1])
+    assert made["token"].startswith("cmt_")
+    assert made["capabilities"] == ["memory:add", "memory:search"]
+    ends = datetime.fromisoformat(made["expiresAt"])
+    assert timedelta(days=29) < ends - datetime.now(UTC) <= timedelta(days=30)
+    code, out, _ = migrated("token", "list", "--tenant", "acme")
+    assert code == 0
+    assert made["id"] in out
+    assert made["token"] not in out
+    assert migrated("token", "revoke", made["id"])[0] == 0
+    (listed,) = one_json(migrated("token", "list", "--tenant", "acme", "--json")[1])["tokens"]
+    assert listed["state"] == "revoked"
+
+
+def test_the_secret_is_alone_on_standard_output(migrated: Run) -> None:
+    _, out, errors = migrated("token", "create")
+    assert out.strip().startswith("cmt_")
+    assert len(out.split()) == 1
+    assert "shown only now" in errors
+
+
+def test_doctor_names_every_check(migrated: Run) -> None:
+    code, out, _ = migrated("doctor", "--json")
+    assert code == 0
+    report = one_json(out)
+    states = {check["name"]: check["state"] for check in report["checks"]}
+    for name in (
+        "configuration",
+        "database",
+        "postgres",
+        "pgvector",
+        "migrations",
+        "language",
+        "second lock",
+        "search",
+    ):
+        assert states[name] == "ok", name
+    assert states["embedding"] == "warn"
+    assert report["ok"] is True
+
+
+def test_doctor_tells_every_mistake_in_the_configuration(
+    migrated: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMBED_PROVIDER", "sometimes")
+    monkeypatch.setenv("DB_POOL_MAX", "many")
+    code, out, _ = migrated("doctor")
+    assert code == 1
+    assert "EMBED_PROVIDER" in out
+    assert "DB_POOL_MAX" in out
+
+
+def test_an_import_of_a_folder_takes_text_and_names_what_it_can_not(migrated: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "shelf"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.md").write_text("# Avocets\n\nThey wade.", encoding="utf-8")
+    (folder / "deep" / "b.txt").write_text("Bitterns boom.", encoding="utf-8")
+    (folder / "report.pdf").write_bytes(b"%PDF-1.7")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    code, out, errors = migrated("import", folder, "--kind", "shelf", "--json")
+    assert code == 1
+    summary = one_json(out)
+    assert (summary["created"], summary["failed"], summary["skipped"]) == (2, 1, 1)
+    assert "text extractor" in summary["failures"][0]["problem"]
+    assert "report.pdf" in errors
+    found: Any = one_json(migrated("search", "avocets", "--kind", "shelf", "--json")[1])
+    assert found["items"][0]["externalRef"] == "shelf/a.md"
+    assert found["items"][0]["title"] == "Avocets"
+
+
+def test_a_changed_file_is_a_new_version(migrated: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pond.md"
+    path.write_text("Five years.", encoding="utf-8")
+    assert one_json(migrated("import", path, "--json")[1])["created"] == 1
+    path.write_text("Six years.", encoding="utf-8")
+    assert one_json(migrated("import", path, "--json")[1])["updated"] == 1
+
+
+def test_thread_and_author_fill_in_what_lines_do_not_say(migrated: Run, tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    lines = [{"title": "T", "text": "Dunlins run.", "author": "Ida"}, {"title": "T", "text": "Knots turn."}]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert migrated("import", path, "--thread", "shore", "--author", "Ole")[0] == 0
+    for word, author in (("dunlins", "Ida"), ("knots", "Ole")):
+        (item, *_) = one_json(migrated("search", word, "--json")[1])["items"]
+        assert (item["attribution"]["author"], item["attribution"]["thread"]) == (author, "shore")

@@ -1,0 +1,274 @@
+"""What an import reads, in what order, under which names, in how much memory."""
+
+import json
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corbits_memory.cli.backend import Json
+from corbits_memory.cli.imports import items as items_module
+from corbits_memory.cli.imports.files import SourceFile, find_roots, iter_files
+from corbits_memory.cli.imports.items import Item, Refused, Skipped, read_items
+from corbits_memory.cli.imports.load import BATCH_BYTES, Summary, load, wait_for_vectors
+from corbits_memory.cli.imports.progress import QuietWatcher
+from corbits_memory.core.limits import EXTERNAL_REF_CHARS
+from corbits_memory.errors import InvalidInputError
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text", encoding="utf-8")
+
+
+def refs(*paths: Path, prefix: str = "") -> list[str]:
+    return [file.ref for file in iter_files(find_roots(paths, prefix=prefix))]
+
+
+def read(path: Path, **defaults: Any) -> list[Any]:
+    return list(read_items(SourceFile(path, f"box/{path.name}", named=True), defaults))
+
+
+class Store:
+    """A backend that keeps count."""
+
+    def __init__(self, pending: Sequence[int] = (0,), *, embeddings: bool = True) -> None:
+        self.batches: list[int] = []
+        self.largest = 0
+        self.pending = list(pending)
+        self.embeddings = embeddings
+
+    async def add_batch(self, bodies: Sequence[Mapping[str, Any]]) -> list[Json]:
+        self.batches.append(len(bodies))
+        self.largest = max(self.largest, sum(len(body["text"]) for body in bodies))
+        return [{"status": "created"} for _ in bodies]
+
+    async def search(self, body: Mapping[str, Any]) -> Json:
+        raise NotImplementedError
+
+    async def list(self, *, limit: int, kinds: Sequence[str]) -> Json:
+        raise NotImplementedError
+
+    async def capabilities(self) -> Json:
+        left = self.pending.pop(0) if len(self.pending) > 1 else self.pending[0]
+        return {"embeddingsConfigured": self.embeddings, "pendingVectors": left}
+
+
+def test_a_folder_is_read_in_order_without_hidden_files_and_links_out(tmp_path: Path) -> None:
+    make(tmp_path, "box/b.md", "box/a.txt", "box/c/d.md", "box/.hidden/x.md", "box/.y.md", "other/z.md")
+    (tmp_path / "box" / "link").symlink_to(tmp_path / "other")
+    assert refs(tmp_path / "box") == ["box/a.txt", "box/b.md", "box/c/d.md"]
+
+
+def test_a_file_has_the_same_name_by_itself_and_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "box/a.md")
+    monkeypatch.chdir(tmp_path / "box")
+    assert refs(Path("a.md")) == refs(tmp_path / "box") == refs(Path()) == ["box/a.md"]
+    assert refs(Path("a.md"), prefix="mine/") == ["mine/box/a.md"]
+
+
+def test_what_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    make(tmp_path, "box/a.md", "box/c/d.md")
+    assert refs(tmp_path / "box" / "a.md", tmp_path / "box", tmp_path / "box" / "c") == [
+        "box/a.md",
+        "box/c/d.md",
+    ]
+
+
+def test_two_folders_of_one_name_are_refused(tmp_path: Path) -> None:
+    make(tmp_path, "one/box/a.md", "two/box/a.md")
+    with pytest.raises(InvalidInputError, match="--ref-prefix"):
+        find_roots([tmp_path / "one" / "box", tmp_path / "two" / "box" / "a.md"])
+
+
+def test_a_very_long_name_stays_within_the_limit_and_distinct(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath("box", *["d" * 200] * 6)
+    try:
+        make(folder, "a.md", "b.md")
+    except OSError:
+        pytest.skip("this file system has no such long names")
+    found = refs(tmp_path / "box")
+    assert len(set(found)) == 2
+    assert all(len(ref) + 17 <= EXTERNAL_REF_CHARS for ref in found)
+
+
+def test_markdown_is_titled_by_its_heading_and_text_by_its_name(tmp_path: Path) -> None:
+    note, plain = tmp_path / "n.md", tmp_path / "tide_table.txt"
+    note.write_text("\ufeffIntro\n\n## The heading ##\n", encoding="utf-8")
+    plain.write_text("# not a heading", encoding="utf-8")
+    (first,), (second,) = read(note), read(plain)
+    assert first.body["title"] == "The heading"
+    assert first.body["external_ref"] == "box/n.md"
+    assert not first.body["text"].startswith("\ufeff")
+    assert second.body["title"] == "tide table"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.md", b"\xff\xfe", "UTF-8"),
+        ("a.md", b" \n", "empty"),
+        ("a.pdf", b"%PDF", "PDF needs a text extractor"),
+        ("a.HTML", b"<p>", "HTML needs a text extractor"),
+        ("a.docx", b"PK", "DOCX needs a text extractor"),
+        ("a.exe", b"MZ", "can't be imported"),
+    ],
+)
+def test_a_named_file_that_is_no_text_is_refused(
+    tmp_path: Path, name: str, content: bytes, problem: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (found,) = read(tmp_path / name)
+    assert isinstance(found, Refused)
+    assert problem in found.problem
+
+
+def test_a_foreign_file_in_a_folder_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"x")
+    (found,) = read_items(SourceFile(tmp_path / "a.png", "box/a.png", named=False), {})
+    assert isinstance(found, Skipped)
+
+
+def test_a_file_that_has_gone_is_refused(tmp_path: Path) -> None:
+    (found,) = read(tmp_path / "gone.md")
+    assert isinstance(found, Refused)
+    assert "can't be read" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"title": ', "not valid JSON (column"),
+        (b'{"title": NaN}', "number"),
+        (b'{"n": ' + b"9" * 5_000 + b"}", "number"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'"text"', "JSON object"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_a_bad_line_is_told_with_its_number_and_the_next_is_read(
+    tmp_path: Path, line: bytes, problem: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n" + line + b'\n{"title": "t", "text": "x"}\n')
+    bad, good = read(path)
+    assert isinstance(bad, Refused)
+    assert bad.origin == f"{path}:2"
+    assert problem in bad.problem
+    assert isinstance(good, Item)
+    assert good.origin == f"{path}:3"
+
+
+def test_a_line_names_itself_or_is_named_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [{"title": "t", "text": "x", "external_ref": "own"}, {"title": "t", "text": "x"}]
+    path.write_text("\ufeff" + "\n".join(map(json.dumps, lines)), encoding="utf-8")
+    own, hashed = read(path)
+    assert own.body["external_ref"] == "own"
+    assert "adapter" not in own.body
+    assert hashed.body["external_ref"].startswith("box/a.jsonl#")
+    path.write_text("\n".join(map(json.dumps, reversed(lines))) + "\r\n", encoding="utf-8")
+    assert read(path)[0].body["external_ref"] == hashed.body["external_ref"], "wherever the line stands"
+
+
+def test_defaults_fill_in_and_null_counts_as_unsaid(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"kind": null, "thread": "own", "text": "x"}', encoding="utf-8")
+    (found,) = read(path, kind="turn", thread="default")
+    assert (found.body["kind"], found.body["thread"]) == ("turn", "own")
+
+
+def test_a_line_above_the_limit_is_refused_and_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    good = b'{"title":"t","text":"x"}\n'
+    monkeypatch.setattr(items_module, "PIECE_BYTES_MAX", len(good))
+    path.write_bytes(good + b'{"title":"t","text":"xy"}\n' + good)
+    first, refused, last = read(path)
+    assert isinstance(first, Item)
+    assert isinstance(refused, Refused)
+    assert isinstance(last, Item)
+    assert sum(found.size for found in (first, refused, last)) == path.stat().st_size
+
+
+async def test_batches_end_at_their_count_or_their_size() -> None:
+    store = Store()
+
+    def item(size: int) -> Item:
+        return Item("o", {"text": "x" * size}, size)
+
+    sizes = [1, 1, 1, 1, BATCH_BYTES, BATCH_BYTES + 1, 1]
+    summary = await load(store, map(item, sizes), batch_size=3, watcher=QuietWatcher())
+    assert store.batches == [3, 1, 1, 1, 1]
+    assert summary.counts["created"] == len(sizes)
+
+
+async def test_an_import_of_any_size_takes_constant_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large.jsonl"
+    line = json.dumps({"title": "t", "text": "word " * 400}) + "\n"
+    with path.open("w", encoding="utf-8") as out:
+        for _ in range(20_000):
+            out.write(line)
+    assert path.stat().st_size > 40_000_000
+    store = Store()
+    tracemalloc.start()
+    try:
+        found = read_items(SourceFile(path, "box/large.jsonl", named=True), {})
+        await load(store, found, batch_size=250, watcher=QuietWatcher())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(store.batches) == 20_000
+    assert peak < 3 * BATCH_BYTES
+
+
+async def test_it_waits_until_no_vector_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corbits_memory.cli.imports.load.POLL_SECONDS", 0.0)
+    seen: list[tuple[int, int]] = []
+
+    class Watcher(QuietWatcher):
+        def embedding(self, done: int, total: int) -> None:
+            seen.append((done, total))
+
+    summary = Summary()
+    await wait_for_vectors(Store([5, 3, 6, 0]), summary, watcher=Watcher(), wait=True)
+    assert summary.pending_vectors == 0
+    assert seen == [(0, 5), (2, 5), (0, 6), (6, 6)]
+
+
+async def test_it_gives_up_waiting_when_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corbits_memory.cli.imports.load.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("corbits_memory.cli.imports.load.STALLED_SECONDS", 0.05)
+    summary = Summary()
+    await wait_for_vectors(Store([5]), summary, watcher=QuietWatcher(), wait=True)
+    assert summary.pending_vectors == 5
+
+
+@pytest.mark.parametrize(("wait", "embeddings"), [(False, True), (True, False)])
+async def test_it_does_not_wait_when_told_so_or_without_a_model(wait: bool, embeddings: bool) -> None:
+    summary = Summary()
+    store = Store([5], embeddings=embeddings)
+    await wait_for_vectors(store, summary, watcher=QuietWatcher(), wait=wait)
+    assert summary.to_json()["embeddingsConfigured"] is embeddings
+    assert summary.pending_vectors == 5
+
+
+def test_the_examples_are_what_their_readme_says() -> None:
+    from tests.e2e.support import EXAMPLES
+
+    turns = [item.body for item in read(EXAMPLES / "conversations.jsonl")]
+    assert len(turns) == 60
+    assert len({turn["external_ref"] for turn in turns}) == 60
+    assert len({turn["thread"] for turn in turns}) == 4
+    known = {turn["external_ref"] for turn in turns} | set(refs(EXAMPLES / "notes"))
+    readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    table = readme[readme.index("| Ask") :]
+    named = [cell for row in table.splitlines() for cell in row.split("`")[1::2]]
+    assert len(named) > 10
+    assert set(named) <= known
