@@ -126,7 +126,7 @@ def test_add_reads_standard_input_and_takes_its_first_line_as_title(
 
 
 def test_stored_text_can_not_drive_the_terminal(migrated: Run) -> None:
-    migrated("add", "A \x1b[2Jwoodcock\x1b]0;owned\x07 flies.", "--title", "Wood\x1bcock")
+    migrated("add", "A woodcock \x1b[2J \x1b]0;owned\x07 flies.", "--title", "Wood\x1bcock")
     for words in (("search", "woodcock"), ("list",)):
         out = migrated(*words)[1]
         assert "cock" in out

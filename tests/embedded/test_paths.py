@@ -17,13 +17,20 @@ OURSELVES = Account(uid=os.geteuid(), gid=os.getegid(), name="me", switch=False)
 
 @pytest.mark.parametrize(
     "name",
-    ["with space", "a,b + c=d&e?f#g", "two\nlines", 'quote\'s "and" $HOME `ls` ;%s', "Gedächtnis 記憶"],
+    [
+        "with space",
+        "a + c=d&e?f#g%20",
+        "a,b",
+        "two\nlines",
+        'quote\'s "and" $HOME `ls` ;%s',
+        "Gedächtnis 記憶",
+    ],
 )
 def test_odd_names(open_dir: Path, name: str) -> None:
     home = open_dir / name
     with EmbeddedPostgres.start(home) as server:
         assert query(server.url, "SELECT 1") == 1
-        assert (home / "run" / ".s.PGSQL.5432").exists() or "\n" in name
+        assert (home / "run" / ".s.PGSQL.5432").exists() is not bool({",", "\n"} & set(name))
 
 
 @pytest.mark.parametrize(

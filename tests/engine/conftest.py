@@ -44,7 +44,9 @@ async def open_store(database_url: str) -> AsyncIterator[OpenStore]:
             embed = None
             if embed_url is not None:
                 embed = EmbedConfig(base_url=embed_url, model=config.pop("model", "words"), timeout_ms=2_000)
-            rerank = RerankConfig(base_url=rerank_url, timeout_ms=1_000)
+            rerank = RerankConfig(
+                base_url=rerank_url, model=config.pop("rerank_model", None), timeout_ms=1_000
+            )
             fields = {"database_url": database_url, "run_worker": False, "db_pool_max": 4, **config}
             engine = EngineConfig(embed=embed, rerank=rerank, **fields)
             store = PostgresDocumentStore(

@@ -104,7 +104,7 @@ def _read_lines(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found
             origin = f"{file.path}:{number}"
             size = len(line)
             if size > PIECE_BYTES_MAX:
-                size += _skip_line(stream)
+                size += 0 if line.endswith(b"\n") else _skip_line(stream)
                 yield Refused(origin, f"is longer than {PIECE_BYTES_MAX // 2**20} MB", size)
                 continue
             line = line.removeprefix(_BOM).strip() if number == 1 else line.strip()

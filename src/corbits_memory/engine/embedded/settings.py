@@ -38,8 +38,7 @@ def start_options(*, socket_dir: str, tcp_port: int | None) -> dict[str, str]:
     """What each start decides anew, on the command line."""
     options = {
         "listen_addresses": "" if tcp_port is None else "localhost",
-        # A list, in which quotes keep commas and spaces together.
-        "unix_socket_directories": '"{}"'.format(socket_dir.replace('"', '""')),
+        "unix_socket_directories": socket_dir,
         "unix_socket_permissions": "0700",
         "logging_collector": "off",
         "log_destination": "stderr",

@@ -61,8 +61,10 @@ def remove_short_socket_dir(layout: Layout) -> None:
 
 
 def _fits(folder: Path, port: int) -> bool:
-    # The server records the folder on a line of its own.
-    return "\n" not in str(folder) and len(os.fsencode(folder / socket_name(port))) <= PATH_BYTES_MAX
+    # Clients take a comma for the end of the path, and the server records it on one line.
+    return (
+        not {",", "\n"} & set(str(folder)) and len(os.fsencode(folder / socket_name(port))) <= PATH_BYTES_MAX
+    )
 
 
 def _make_private(folder: Path, account: Account) -> None:

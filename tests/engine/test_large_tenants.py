@@ -1,0 +1,186 @@
+"""Beyond a few thousand rows: statistics and indexes answer, and find what a full look finds."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from corbits_memory.config import EmbedConfig, EngineConfig
+from corbits_memory.engine.search import retrieval
+from corbits_memory.engine.store import PostgresDocumentStore
+from corbits_memory.models.factory import build_embedder
+from tests.engine.conftest import embed_words, word_vector
+from tests.engine.support import OpenStore, T, add, find, note, refs
+from tests.models.conftest import ModelServer
+from tests.support.postgres import NewDatabase
+
+Owner = psycopg.AsyncConnection[Any]
+ROWS = 5_000
+SEED = 7
+
+
+def sentences() -> list[str]:
+    """Zipfian nonsense: word ``w1`` in nearly every sentence, ``w400`` in a few."""
+    draw = random.Random(SEED)
+    weights = [1 / rank for rank in range(1, 401)]
+    return [" ".join(f"w{n}" for n in draw.choices(range(1, 401), weights, k=12)) for _ in range(ROWS)]
+
+
+@pytest.fixture(scope="module")
+def module_server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        server.script(embed_words)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def large_template(
+    new_module_database: NewDatabase, migrated_template: str, module_server: ModelServer
+) -> str:
+    """The name of a database with 5,000 rows of one tenant, to copy: 5,000 adds would take long."""
+    url = new_module_database(migrated_template)
+    asyncio.run(_fill(url, module_server.url))
+    return urlsplit(url).path.lstrip("/")
+
+
+@pytest.fixture
+def database_url(new_database: NewDatabase, large_template: str) -> str:
+    return new_database(large_template)
+
+
+@pytest.fixture
+async def corpus(open_store: OpenStore, module_server: ModelServer) -> PostgresDocumentStore:
+    return await open_store(embed_url=module_server.url)
+
+
+async def _fill(url: str, embed_url: str) -> None:
+    embed = EmbedConfig(base_url=embed_url, model="words")
+    config = EngineConfig(database_url=url, embed=embed, run_worker=False)
+    store = PostgresDocumentStore(config, embedder=build_embedder(embed), reranker=None)
+    await store.open()
+    await add(store, note("seed", external_ref="seed"))
+    await store.close()
+    texts = sentences()
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+        table = await vector_table(conn)
+        await conn.execute(
+            "CREATE TEMP TABLE made AS SELECT lpad(i::text, 22, '0') AS i, text, vector "
+            "FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS x(text, vector, i)",
+            [texts, [str(word_vector(text)) for text in texts]],
+        )
+        script = Path(__file__).with_name("large_tenant.sql").read_text(encoding="utf-8")
+        await conn.execute(sql.SQL(script).format(table=sql.Identifier(table)))
+
+
+async def vector_table(conn: Owner) -> str:
+    row = await (await conn.execute("SELECT 'embedding_' || model_key FROM memory.embed_model")).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+@asynccontextmanager
+async def looking_at_all(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    monkeypatch.setattr(retrieval, "EXACT_ROWS", ROWS * 2)
+    yield
+    monkeypatch.undo()
+
+
+async def test_indexes_find_what_a_full_look_finds(
+    corpus: PostgresDocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = [" ".join(f"w{n}" for n in random.Random(i).sample(range(1, 400), 5)) for i in range(20)]
+    assert await corpus.statistics.refresh_stale() == 1
+    assert await corpus.statistics.refresh_stale() == 0
+    shared = total = 0
+    for query in queries:
+        fast = refs(await find(corpus, query, limit=10))
+        async with looking_at_all(monkeypatch):
+            exact = refs(await find(corpus, query, limit=10))
+        shared += len(set(fast) & set(exact))
+        total += len(exact)
+    assert total >= 150
+    assert shared / total >= 0.9
+
+
+async def test_without_statistics_it_answers_too(corpus: PostgresDocumentStore) -> None:
+    assert refs(await find(corpus, "w399 w1 w2"))
+
+
+async def test_common_words_alone_are_answered(corpus: PostgresDocumentStore) -> None:
+    await corpus.statistics.refresh(T)
+    assert len(refs(await find(corpus, "w1", limit=10))) >= 1
+    assert len(refs(await find(corpus, "w1 w2 w3", limit=10))) == 10
+
+
+async def test_an_epoch_hides_what_others_write(corpus: PostgresDocumentStore) -> None:
+    await corpus.statistics.refresh(T)
+    before = [(i.external_ref, i.score) for i in (await find(corpus, "w300 w301")).items]
+    await add(corpus, *(note("w300 w301", external_ref=f"e{i}") for i in range(16)), principal="eve")
+    assert [(i.external_ref, i.score) for i in (await find(corpus, "w300 w301")).items] == before
+
+
+async def test_a_new_row_is_found_before_the_next_count(corpus: PostgresDocumentStore) -> None:
+    await corpus.statistics.refresh(T)
+    await add(corpus, note("a zeppelin", external_ref="new"))
+    assert refs(await find(corpus, "zeppelin"))[0] == "new"
+
+
+SCOPE = "r.tenant_id = 'acme' AND r.generation = 'g0' AND r.owner_id = 'ann' AND r.status = ANY ('{active}')"
+
+
+@pytest.mark.parametrize(
+    ("index", "statement"),
+    [
+        (
+            "terms",
+            (
+                f"SELECT r.chunk_id FROM memory.search_row r WHERE {SCOPE} "
+                "AND r.terms && ARRAY[memory.term_hash('acme', 'g0', 'w399')]"
+            ),
+        ),
+        (
+            "context",
+            (
+                f"SELECT r.chunk_id FROM memory.search_row r WHERE {SCOPE} AND r.context_key = 't' "
+                "AND (r.occurred_at, r.thread_seq, r.chunk_id) < (now(), 1, 'k') "
+                "ORDER BY r.occurred_at DESC, r.thread_seq DESC, r.chunk_id DESC LIMIT 3"
+            ),
+        ),
+        (
+            "version_timeline_owner",
+            (
+                "SELECT v.id FROM memory.version v WHERE v.tenant_id = 'acme' AND v.generation = 'g0' "
+                "AND v.status = 'active' AND v.owner_principal_id = 'ann' ORDER BY v.occurred_at DESC, v.id DESC LIMIT 20"
+            ),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("corpus")
+async def test_hot_statements_use_their_indexes(owner: Owner, index: str, statement: str) -> None:
+    """The statements as the functions assemble them, on thousands of rows."""
+    plan = await explain(owner, statement)
+    assert index in plan, plan
+    assert "Seq Scan" not in plan, plan
+
+
+@pytest.mark.usefixtures("corpus")
+async def test_the_nearest_come_from_the_vector_index(owner: Owner) -> None:
+    await owner.execute("SET enable_sort = off")
+    plan = await explain(
+        owner,
+        f"SELECT r.chunk_id FROM memory.{await vector_table(owner)} r WHERE {SCOPE} "
+        f"ORDER BY r.embedding <=> '{word_vector('w399')}'::halfvec(64) LIMIT 50",
+    )
+    assert "Order By: (embedding <=>" in plan, plan
+
+
+async def explain(owner: Owner, statement: str) -> str:
+    rows = await owner.execute("EXPLAIN " + statement)
+    return "\n".join([row[0] async for row in rows])
