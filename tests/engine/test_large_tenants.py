@@ -157,7 +157,8 @@ SCOPE = "r.tenant_id = 'acme' AND r.generation = 'g0' AND r.owner_id = 'ann' AND
             "version_timeline_owner",
             (
                 "SELECT v.id FROM memory.version v WHERE v.tenant_id = 'acme' AND v.generation = 'g0' "
-                "AND v.status = 'active' AND v.owner_principal_id = 'ann' ORDER BY v.occurred_at DESC, v.id DESC LIMIT 20"
+                "AND v.status = 'active' AND v.owner_principal_id = 'ann' "
+                "ORDER BY v.occurred_at DESC, v.id DESC LIMIT 20"
             ),
         ),
     ],

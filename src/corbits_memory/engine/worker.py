@@ -62,9 +62,12 @@ class Worker:
     async def close(self) -> None:
         """Stop running jobs; what they had leased comes free by time."""
         if self._task is not None:
-            self._task.cancel()
+            # Asked again and again: Python 3.11's wait_for, which the driver uses, may swallow a cancellation.
+            while not self._task.done():
+                self._task.cancel()
+                await asyncio.wait({self._task}, timeout=SHUTDOWN_SECONDS + 0.5)
             with suppress(asyncio.CancelledError):
-                await self._task
+                self._task.result()
             self._task = None
         if self._opened:
             await self._app.close_async()
@@ -87,6 +90,7 @@ class Worker:
         while True:
             try:
                 await self._sweep()
+                _stop_if_cancelled()
                 await self._app.run_worker_async(
                     queues=[QUEUE],
                     concurrency=self._concurrency,
@@ -121,3 +125,10 @@ class Worker:
         @self._app.task(name="memory.statistics", queue=QUEUE)
         async def refresh_statistics(timestamp: int) -> None:
             await self._statistics.refresh_stale()
+
+
+def _stop_if_cancelled() -> None:
+    """Raise the cancellation that a call may have swallowed."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
