@@ -39,8 +39,8 @@ PART_NAMES = (
 class RankingConstants:
     """Every constant of the default profile. One set for all corpora and languages."""
 
-    dense_weight: float = 0.45
-    lexical_weight: float = 0.55
+    dense_weight: float = 0.48
+    lexical_weight: float = 0.52
     coverage: float = 1.6
     """A row whose BM25 is this many times the query's idf covers it in full."""
     neighbour_weights: tuple[float, ...] = (0.1, 0.1, 0.05)

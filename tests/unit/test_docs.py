@@ -1,0 +1,54 @@
+"""Documentation that can't lie: what the code offers, the pages name."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corbits_memory.core.enums import Degraded
+from corbits_memory.http import memory_openapi
+
+ROOT = Path(__file__).parents[2]
+HTTP = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+NEVER_RAISED = {Degraded.MEMORY_UNAVAILABLE}
+
+
+def _schemas() -> dict[str, Any]:
+    schemas: dict[str, Any] = memory_openapi()["components"]["schemas"]
+    return schemas
+
+
+def test_every_route_is_documented() -> None:
+    for path, methods in memory_openapi()["paths"].items():
+        for method in methods:
+            assert f"`{method.upper()} {path.removeprefix('/api/tenants/{tenant_id}/memory')}`" in HTTP
+
+
+@pytest.mark.parametrize(
+    "model", ["AddRequest", "SearchRequest", "AddResponse", "SearchItemResponse", "AttributionResponse"]
+)
+def test_every_field_is_documented(model: str) -> None:
+    missing = [name for name in _schemas()[model]["properties"] if f"`{name}`" not in HTTP]
+    assert missing == []
+
+
+def test_every_flag_is_documented() -> None:
+    assert [flag for flag in Degraded if flag not in NEVER_RAISED and f"`{flag}`" not in HTTP] == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = project["dependencies"] + [
+        d for extra in project["optional-dependencies"].values() for d in extra
+    ]
+    decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    names = {d.split(">")[0].split("=")[0].split("[")[0] for d in named} - {"corbits-memory"}
+    assert sorted(name for name in names if name not in decisions) == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
