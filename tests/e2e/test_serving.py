@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from corbits_memory.server.places import Choice, open_place
 from tests.e2e.support import EXAMPLES, NO_MODEL, Server, corbits_memory, one_json, start, write_lines
 from tests.embedded.support import wait_until
 
@@ -161,21 +162,33 @@ def test_list_over_http_and_directly_are_the_same(server: Server, token: str, da
 def test_a_token_of_another_tenant_sees_nothing_of_the_first(
     server: Server, data_dir: Path, imported: dict[str, int]
 ) -> None:
-    made = one_json(
-        corbits_memory(
-            "token", "create", "--tenant", "acme", "--principal", "ann", "--json", "--data-dir", data_dir
-        ).stdout
-    )
-    answer = corbits_memory("search", "Tomas", "--url", server.url, "--token", made["token"])
-    assert answer.returncode == 1
-    assert "--tenant" in answer.stderr
-    own = corbits_memory("search", "Tomas", "--url", server.url, "--token", made["token"], "--tenant", "acme")
+    words = ("--tenant", "acme", "--principal", "ann", "--json", "--data-dir", data_dir)
+    made = one_json(corbits_memory("token", "create", *words).stdout)
+    remote = ("--url", server.url, "--token", made["token"])
+    foreign = corbits_memory("search", "Tomas", *remote)
+    assert foreign.returncode == 1
+    assert "--tenant" in foreign.stderr
+    own = corbits_memory("search", "Tomas", *remote, "--tenant", "acme")
     assert own.returncode == 0
     assert "holds nothing that you may see yet" in own.stdout
     assert corbits_memory("token", "revoke", made["id"], "--data-dir", data_dir).returncode == 0
-    after = corbits_memory("search", "x", "--url", server.url, "--token", made["token"], "--tenant", "acme")
-    assert after.returncode == 1
-    assert "revoked" in after.stderr
+    with server.client(made["token"]) as client:
+        assert client.get("/api/tenants/acme/memory/list").status_code == 401
+
+
+def test_a_taken_port_is_told_before_anything_is_started(server: Server, tmp_path: Path) -> None:
+    port = server.url.rsplit(":", 1)[1]
+    other = tmp_path / "other"
+    done = corbits_memory("serve", "--port", port, "--data-dir", other, **NO_MODEL)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: Port {port} ")
+    assert done.stderr.count("\n") == 1
+    assert not other.exists()
+
+
+def test_a_misspelt_variable_is_told(server: Server, data_dir: Path) -> None:
+    with open_place(Choice(data_dir=data_dir), {"DATABSE_URL": "postgresql://x/y"}) as place:
+        assert "DATABSE_URL is set, but the variable is called DATABASE_URL" in place.warnings[-1]
 
 
 def test_health_metrics_and_docs_answer(server: Server) -> None:

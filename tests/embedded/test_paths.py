@@ -15,7 +15,7 @@ from tests.embedded.support import kill_all, query, servers
 OURSELVES = Account(uid=os.geteuid(), gid=os.getegid(), name="me", switch=False)
 
 
-ODD = ["with space", 'quote\'s "and" $HOME `ls`;%s + c=d&e?f#g%20 Gedächtnis 記憶', "a,b", "two\nlines"]
+ODD = ["with space", "'\" $0 `ls`;%s+c=d&e?f#%20 記", "a,b", "two\nlines"]
 
 
 @pytest.mark.parametrize("name", ODD)
