@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -53,15 +52,12 @@ class Server:
     """A running ``serve``; everything that its banner says is in ``told``."""
 
     def __init__(self, *words: object, extra: Mapping[str, str] = NO_MODEL) -> None:
-        began = time.monotonic()
         self.process = start("serve", "--port", 0, *words, **extra)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.errors: list[str] = []
         threading.Thread(target=self._read_out, daemon=True).start()
         threading.Thread(target=self._read_errors, daemon=True).start()
         self.text = self._read_banner()
-        self.seconds = time.monotonic() - began
-        """From the start of the process until it answered."""
 
     @property
     def told(self) -> dict[str, str]:

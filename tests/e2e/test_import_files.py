@@ -11,9 +11,9 @@ import pytest
 from corbits_memory.cli.backend import Json
 from corbits_memory.cli.imports import items as items_module
 from corbits_memory.cli.imports.files import SourceFile, find_roots, iter_files
-from corbits_memory.cli.imports.items import Item, Refused, Skipped, read_items
+from corbits_memory.cli.imports.items import Found, Item, Refused, Skipped, read_items
 from corbits_memory.cli.imports.load import BATCH_BYTES, Summary, load, wait_for_vectors
-from corbits_memory.cli.imports.progress import QuietWatcher
+from corbits_memory.cli.imports.progress import BarWatcher, QuietWatcher
 from corbits_memory.core.limits import EXTERNAL_REF_CHARS
 from corbits_memory.errors import InvalidInputError
 
@@ -226,6 +226,18 @@ async def test_an_import_of_any_size_takes_constant_memory(tmp_path: Path) -> No
         tracemalloc.stop()
     assert sum(store.batches) == 20_000
     assert peak < 3 * BATCH_BYTES
+
+
+async def test_a_terminal_gets_bars_and_what_failed(capfd: pytest.CaptureFixture[str]) -> None:
+    found: list[Found] = [Item("a:1", {"text": "x"}, 4), Refused("a:2", "is not \x1b valid", 6)]
+    with BarWatcher(10) as watcher:
+        summary = await load(Store(), found, batch_size=10, watcher=watcher)
+        await wait_for_vectors(Store([2, 0]), summary, watcher=watcher, wait=True)
+    errors = capfd.readouterr().err
+    assert "a:2: is not valid" in errors
+    assert "1 documents" in errors
+    assert "2/2 vectors" in errors
+    assert "100%" in errors
 
 
 async def test_it_waits_until_no_vector_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:

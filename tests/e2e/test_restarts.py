@@ -14,8 +14,8 @@ from tests.support.postgres import NewDatabase
 
 MIB = 1024 * 1024
 RSS_MAX = 400 * MIB
-SECOND_START_SECONDS = 10.0
-"""Three on an idle machine; tests share theirs."""
+START_CPU_SECONDS = 6.0
+"""Two on an idle machine. Not the time on the clock, since tests share theirs."""
 
 
 @pytest.fixture
@@ -34,7 +34,8 @@ def test_killed_and_started_again_everything_is_still_there_and_it_leaves_nothin
             assert client.post("/api/tenants/default/memory/add", json=body).status_code == 200
         first.stop(signal.SIGKILL)
     with Server("--data-dir", home) as second:
-        assert second.seconds < SECOND_START_SECONDS
+        times = psutil.Process(second.process.pid).cpu_times()
+        assert times.user + times.system < START_CPU_SECONDS
         assert token not in second.text
         assert "token create" in second.told["Token"]
         assert second.search(token, "turquoise")["items"][0]["externalRef"] == "crane"

@@ -1,4 +1,5 @@
 import os
+import shutil
 import socket
 import stat
 from pathlib import Path
@@ -31,6 +32,13 @@ def test_nothing_runs_after_the_last_stop(made_dir: Path) -> None:
     assert server.pid is None
     wait_until(lambda: not guardians(made_dir))
     assert not list(socket_dir.glob(".s.PGSQL*"))
+
+
+def test_stop_after_the_directory_was_removed(made_dir: Path) -> None:
+    server = EmbeddedPostgres.start(made_dir)
+    shutil.rmtree(made_dir)
+    server.stop()
+    wait_until(lambda: not guardians(made_dir))
 
 
 def test_shares_in_one_process_are_counted(made_dir: Path) -> None:

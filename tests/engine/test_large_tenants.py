@@ -14,10 +14,12 @@ from psycopg import sql
 
 from corbits_memory.config import EmbedConfig, EngineConfig
 from corbits_memory.engine.search import retrieval
+from corbits_memory.engine.search.retrieval import QueryVector, retrieve
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.models.factory import build_embedder
+from corbits_memory.ports import SearchQuery
 from tests.engine.conftest import embed_words, word_vector
-from tests.engine.support import OpenStore, T, add, find, note, refs
+from tests.engine.support import OpenStore, P, T, add, find, note, refs
 from tests.models.conftest import ModelServer
 from tests.support.postgres import NewDatabase
 
@@ -185,3 +187,35 @@ async def test_the_nearest_come_from_the_vector_index(owner: Owner) -> None:
 async def explain(owner: Owner, statement: str) -> str:
     rows = await owner.execute("EXPLAIN " + statement)
     return "\n".join([row[0] async for row in rows])
+
+
+async def test_completing_scores_reads_no_table_as_a_whole(
+    corpus: PostgresDocumentStore, owner: Owner
+) -> None:
+    """It joins a few hundred rows, but a planner that guesses thousands reads them all."""
+    await corpus.statistics.refresh(T)
+    plans: list[str] = []
+    owner.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+    for setting in ("log_min_duration = 0", "log_nested_statements = on"):
+        await owner.execute("LOAD 'auto_explain'")
+        await owner.execute(sql.SQL("SET auto_explain.{}").format(sql.SQL(setting)))
+    await owner.execute("SET client_min_messages = log")
+    async with owner.transaction():
+        await owner.execute("SET LOCAL memory.tenant_id = 'acme'")
+        vector = QueryVector(
+            model_key=(await vector_table(owner)).removeprefix("embedding_"), values=word_vector("w9")
+        )
+        found = await retrieve(
+            owner,
+            tenant_id=T,
+            principal_id=P,
+            query=SearchQuery(query="w399 w1"),
+            text="w399 w1",
+            required=[],
+            excluded=[],
+            vector=vector,
+            limit=50,
+        )
+    assert found.candidates
+    (completion,) = [plan for plan in plans if "WITH seed AS" in plan]
+    assert "Seq Scan" not in completion, completion

@@ -35,7 +35,7 @@ def on_terminal() -> bool:
 
 def clean(text: str) -> str:
     """Stored text on one line, without characters that could drive the terminal."""
-    return _CONTROLS.sub("", " ".join(text.split()))
+    return " ".join(_CONTROLS.sub(" ", text).split())
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

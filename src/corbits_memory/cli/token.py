@@ -94,11 +94,15 @@ def revoke(
 @asynccontextmanager
 async def _open_tokens(data_dir: Path | None, database_url: str | None) -> AsyncIterator["Tokens"]:
     from corbits_memory.cli.local import open_database
-    from corbits_memory.server.startup import migrate, open_host_database
+    from corbits_memory.server.inspect import connect
+    from corbits_memory.server.startup import has_host_tables, migrate, open_host_database
     from corbits_memory.server.tokens import Tokens
 
     async with open_database(data_dir, database_url) as (place, config):
-        if place.embedded:
+        async with connect(place.url) as conn:
+            ready = await has_host_tables(conn)
+        # Only when needed: revoking must work beside whatever release is running.
+        if place.embedded and not ready:
             await migrate(config.memory)
         async with open_host_database(place.url) as database:
             yield Tokens(database)

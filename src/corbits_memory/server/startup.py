@@ -17,7 +17,7 @@ from stamina.instrumentation import LoggingOnRetryHook
 from corbits_memory import create_memory, load_memory_config, run_memory_migrations
 from corbits_memory.config import LOCAL_BASE_URL, EngineConfig, MemoryConfig
 from corbits_memory.engine.migrate import Migration, read_migrations
-from corbits_memory.engine.pool import Database
+from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import MigrationError
 from corbits_memory.plane import Memory
@@ -94,12 +94,16 @@ async def open_host_database(url: str) -> AsyncIterator[Database]:
     await database.open()
     try:
         async with database.autocommit() as conn:
-            row = await (await conn.execute("SELECT to_regclass('memory_host.token') IS NULL")).fetchone()
-        if row is None or row[0]:
-            raise MigrationError("The host's tables are missing. Run: corbits-memory db migrate")
+            if not await has_host_tables(conn):
+                raise MigrationError("The host's tables are missing. Run: corbits-memory db migrate")
         yield database
     finally:
         await database.close()
+
+
+async def has_host_tables(conn: Connection) -> bool:
+    row = await (await conn.execute("SELECT to_regclass('memory_host.token') IS NOT NULL")).fetchone()
+    return bool(row and row[0])
 
 
 def serve(

@@ -130,7 +130,8 @@ class EmbeddedPostgres:
         if self._lease is None:
             return
         self._drop_lease()
-        with self._lock(self._layout.lease_lock) as lease:
+        # Somebody removed the data directory: the guardian has its own hold on the lock, and stops the server.
+        with contextlib.suppress(FileNotFoundError), self._lock(self._layout.lease_lock) as lease:
             if lease.try_exclusive():
                 self._stop_server()
             elif lease.try_shared():

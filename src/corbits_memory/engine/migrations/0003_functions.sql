@@ -374,6 +374,8 @@ BEGIN
     SELECT * INTO den
     FROM memory.dense_nearest(p_table, p_vector, memory.scope_predicate(p_scope), p_limit, p_sample);
   END IF;
+  -- Rows are asked for by arrays of keys, and vectors one by one: of joins the planner expects thousands of rows,
+  -- and then reads whole tables.
   RETURN QUERY EXECUTE format($sql$
     WITH seed AS (
       SELECT s.chunk_id, bool_or(s.lexical) AS lexical, bool_or(s.dense) AS dense
@@ -382,7 +384,8 @@ BEGIN
       GROUP BY s.chunk_id
     ), base AS MATERIALIZED (
       SELECT r.chunk_id, r.context_key, r.occurred_at, r.thread_seq, seed.lexical, seed.dense
-      FROM seed JOIN memory.search_row r ON r.chunk_id = seed.chunk_id WHERE %1$s
+      FROM seed JOIN memory.search_row r ON r.chunk_id = seed.chunk_id
+      WHERE r.chunk_id = ANY ($1 || $2) AND %1$s
     ), around AS MATERIALIZED (
       SELECT b.chunk_id, b.lexical, b.dense,
         CASE WHEN b.context_key IS NOT NULL THEN ARRAY(
@@ -405,19 +408,18 @@ BEGIN
       coalesce(-(r.lex <#> %3$s), 0), coalesce(%4$s, 0), %5$s,
       coalesce(a.lexical, false), coalesce(a.dense, false), a.before::text[], a.after::text[],
       $5, $6, $7, $8, $9
-    FROM wanted w
-    JOIN memory.search_row r ON r.chunk_id = w.chunk_id AND %1$s
+    FROM memory.search_row r
     LEFT JOIN around a ON a.chunk_id = r.chunk_id
-    %6$s
+    WHERE r.chunk_id = ANY (ARRAY(SELECT w.chunk_id FROM wanted w)) AND %1$s
     $sql$,
     lex.predicate, memory.scope_predicate(p_scope),
     CASE WHEN cardinality(lex.queries) = 0 THEN '''{}/268435456''::sparsevec'
          WHEN cardinality(lex.queries) = 1 THEN '($3)[1]' ELSE '($3)[array_position($10, r.language)]' END,
     CASE WHEN cardinality(lex.queries) = 0 THEN '0::float8'
          WHEN cardinality(lex.queries) = 1 THEN '($4)[1]' ELSE '($4)[array_position($10, r.language)]' END,
-    CASE WHEN p_vector IS NULL THEN 'NULL::float8' ELSE format('1 - (e.embedding <=> %s)', p_vector) END,
-    CASE WHEN p_vector IS NULL THEN '' ELSE format(
-      'LEFT JOIN memory.%I e ON e.tenant_id = r.tenant_id AND e.chunk_id = r.chunk_id', p_table) END)
+    CASE WHEN p_vector IS NULL THEN 'NULL::float8' ELSE format(
+      '(SELECT 1 - (e.embedding <=> %s) FROM memory.%I e WHERE e.tenant_id = %L AND e.chunk_id = r.chunk_id)',
+      p_vector, p_table, current_setting('memory.tenant_id')) END)
   USING lex.chunk_ids, den.chunk_ids, lex.queries, lex.totals, lex.visible, lex.known,
     den.mean, den.deviation, den.vectors, lex.languages;
 END $$;
