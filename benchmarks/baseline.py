@@ -31,7 +31,7 @@ class Bm25Baseline:
 
     def search(self, questions: Sequence[Question], limit: int) -> list[list[str]]:
         """External references for each question, best first, matches only."""
-        answers = []
+        answers: list[list[str]] = []
         for tokens in self._tokens([question.text for question in questions]):
             known = list(dict.fromkeys(token for token in tokens if token in self._known))
             if not known:

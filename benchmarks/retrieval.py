@@ -97,8 +97,12 @@ async def run_retrieval(*, quick: bool = False, only: Sequence[str] = (), detail
         evidence = await measure_evidence(url, conversations) if len(conversations) > 1 else None
         versions = await server.version()
     if details is not None:
-        details.write_text(json.dumps(_details(trials, results)), encoding="utf-8")
+        _write_details(details, trials, results)
     return f"{render(trials, results, evidence)}\n\n{versions}"
+
+
+def _write_details(file: Path, trials: Sequence[Trial], results: Sequence[Answers]) -> None:
+    file.write_text(json.dumps(_details(trials, results)), encoding="utf-8")
 
 
 async def _run_trials(url: str, trials: Sequence[Trial]) -> list[Answers]:

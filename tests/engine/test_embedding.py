@@ -104,6 +104,22 @@ async def test_a_failing_model_loses_nothing(
     assert await count_vectors(owner) == 2
 
 
+async def test_one_text_that_the_model_refuses_holds_up_no_other(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    def refuse_poison(request: Request) -> Answer:
+        if any("poison" in text for text in request.body["input"]):
+            return Answer(status=400, body={"error": "content policy"})
+        return embed_words(request)
+
+    store = await open_store(embed_url=word_server.url)
+    await add(store, *(note(f"Note {i}." if i != 7 else "poison", external_ref=f"n{i}") for i in range(20)))
+    word_server.script(refuse_poison)
+    await store.embedding.drain(T)
+    assert await pending(store) == 1
+    assert await count_vectors(owner) == 19
+
+
 async def test_other_dims_half_way_are_refused_and_named(
     open_store: OpenStore, word_server: ModelServer, owner: Owner
 ) -> None:

@@ -12,7 +12,7 @@ from corbits_memory.engine.drafts import Row
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import VectorRegistry, VectorSpace, vector_text
-from corbits_memory.errors import EmbedError, MemoryError
+from corbits_memory.errors import EmbedError, EmbedHttpError, MemoryError
 from corbits_memory.ports import Embedder
 
 logger = logging.getLogger("corbits_memory.embedding")
@@ -20,6 +20,8 @@ logger = logging.getLogger("corbits_memory.embedding")
 SLICE_CHUNKS = 64
 """How many chunks one claim takes: few enough to finish within the lease on a slow model."""
 LEASE_SECONDS = 120.0
+_ABOUT_THE_TEXT = (200, 400, 413, 422)
+"""Statuses that one text may have caused: a refusal, or an answer with a vector that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class EmbeddingService:
 
     async def _embed_singly(self, tenant_id: str, claimed: list[str], error: EmbedError) -> bool:
         """One text that a model refuses must not hold up the others. False when the model itself is away."""
-        if getattr(error, "http_status", None) is None or error.http_status >= 500:  # type: ignore[attr-defined]
+        if not isinstance(error, EmbedHttpError) or error.http_status not in _ABOUT_THE_TEXT:
             return False
         for chunk_id in claimed:
             try:
