@@ -24,7 +24,7 @@ $(STAMP): $(BIN)/python pyproject.toml requirements.lock
 	@touch $@
 
 run: $(STAMP) ## start the memory server: embedded Postgres, local model (ARGS='--port 8765')
-	$(BIN)/corbits-memory serve $(ARGS)
+	$(if $(wildcard .env),set -a && . ./.env && set +a && )$(BIN)/corbits-memory serve $(ARGS)
 
 check: $(STAMP) ## format check, lint, types, import contracts
 	$(BIN)/ruff format --check .

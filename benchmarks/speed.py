@@ -71,7 +71,7 @@ async def _measure_size(
 ) -> float:
     url = await server.create_database(f"speed_{rows}")
     questions = _questions()
-    async with open_store(url, embedder) as store:
+    async with open_store(url, cached_embedder()) as store:
         await load_tenant(url, store, TENANT, corpus, rows=rows, seed=1)
         vectors = await embedder.embed(questions, purpose="query")
         with psycopg.connect(url, autocommit=True, prepare_threshold=None) as conn:
@@ -100,7 +100,7 @@ async def _measure_size(
             for question in questions
         ]
     alone_url = await server.create_database(f"alone_{rows}")
-    async with open_store(alone_url, embedder) as store:
+    async with open_store(alone_url, cached_embedder()) as store:
         await load_tenant(alone_url, store, neighbour, corpus, rows=1_000, seed=2)
         alone = [
             await _timed(partial(_search, store, neighbour, question))
@@ -204,7 +204,8 @@ async def _measure_capture(server: Server, *, quick: bool) -> str:
     some = documents[: 40 if quick else 150]
     model = local_embedder()
     texts = [f"{d.title}\n{d.text}" for d in some]
-    alone = await _timed(lambda: model.embed(texts, purpose="passage"))
+    await model.embed(texts[:1], purpose="passage")
+    alone = await _timed(partial(model.embed, texts, purpose="passage"))
     async with open_store(await server.create_database("capture"), model) as store:
 
         async def whole() -> None:

@@ -335,3 +335,14 @@ async def test_the_registry_keeps_no_credentials(
     await add(store, note("Text."))
     (base_url,) = await one(owner, "SELECT base_url FROM memory.embed_model")
     assert "hunter2" not in base_url
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.3])
+async def test_a_store_closes_soon_after_it_was_opened(
+    open_store: OpenStore, word_server: ModelServer, seconds: float
+) -> None:
+    """The job library may swallow a cancellation while it starts; closing asks again."""
+    store = await open_store(embed_url=word_server.url, run_worker=True)
+    await asyncio.sleep(seconds)
+    async with asyncio.timeout(20):
+        await store.close()
