@@ -364,7 +364,7 @@ class Memory:
                 "this memory is not open yet; enter `async with memory`, or give memory.lifespan to the app"
             )
 
-    async def _prepare(self, item: object, *, principal_id: str) -> NewDocument | MemoryError:
+    async def _prepare(self, item: object, *, tenant_id: str, principal_id: str) -> NewDocument | MemoryError:
         """The checked document, or the error that stands in its place."""
         try:
             if not isinstance(item, AddInput):
@@ -372,7 +372,7 @@ class Memory:
             file = check_file(item)
             if file is not None:
                 item = replace(item, file=None, content=await self._extract(file))
-            return new_document(item, principal_id=principal_id)
+            return new_document(item, tenant_id=tenant_id, principal_id=principal_id)
         except MemoryError as error:
             return error
 

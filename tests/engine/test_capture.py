@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from corbits_memory.core.enums import AddStatus, EdgeRel, HintEnd
+from corbits_memory.core.hashing import source_hash
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import (
     ExternalRefInUseError,
@@ -201,6 +202,8 @@ async def test_the_raw_capture_is_kept_once_and_replayable(
         owner, "SELECT raw_text::jsonb -> 'document' FROM memory.raw_capture ORDER BY id LIMIT 1"
     )
     assert raw["chunks"] == [{"ordinal": 0, "text": "One."}]
+    ((hashed,),) = await rows(owner, "SELECT source_hash FROM memory.raw_capture ORDER BY id LIMIT 1")
+    assert hashed == source_hash(adapter="http", occurred_at="2026-05-07T12:00:00.000Z", document=raw)
     assert raw["externalRef"] == "n1"
 
 

@@ -13,7 +13,9 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def print_json(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    # The name of a file may be no Unicode; an escape of Python is one of JSON too.
+    text = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    sys.stdout.write(text + "\n")
 
 
 def note(line: str) -> None:

@@ -10,7 +10,7 @@ import stamina
 from stamina.instrumentation import LoggingOnRetryHook
 
 from corbits_memory.cli.backend import Json
-from corbits_memory.errors import ConfigError, MemoryError, UpstreamError
+from corbits_memory.errors import ConfigError, InvalidInputError, MemoryError, UpstreamError
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 120.0
 ATTEMPTS = 5
@@ -43,7 +43,8 @@ class RemoteBackend:
             answer = await self._send("POST", "/add/batch", repeatable=named, json={"items": list(bodies)})
         except _TooLargeError as error:
             if len(bodies) > 1:
-                raise
+                half = len(bodies) // 2
+                return [*await self.add_batch(bodies[:half]), *await self.add_batch(bodies[half:])]
             return [{"error": {"code": error.code, "message": error.message}}]
         results: list[Json] = answer["results"]
         return results
@@ -71,6 +72,8 @@ class RemoteBackend:
     async def _send_once(self, method: str, path: str, **content: Any) -> Json:
         try:
             response = await self._client.request(method, self._prefix + path, **content)
+        except UnicodeEncodeError:
+            raise InvalidInputError("the input holds bytes that are not UTF-8 text") from None
         except httpx2.TimeoutException as error:
             raise _PassingError(f"The server at {self._client.base_url} did not answer in time.") from error
         except httpx2.TransportError as error:
@@ -98,7 +101,7 @@ class RemoteBackend:
 
 
 class _TooLargeError(ServerError):
-    """The request is larger than the server takes; import it on the server's machine, without --url."""
+    """One document is larger than the server takes at once; add it on the server's machine, without --url."""
 
     code = "too_large"
 

@@ -133,7 +133,10 @@ def _print_found(found: Json, *, empty: bool) -> None:
 
 def _about(item: Json) -> str:
     attribution = item.get("attribution") or {}
-    parts = [f"score {item['score']:.3f}", item["kind"]]
+    parts = [f"score {item['score']:.3f}"]
+    if attribution.get("evidence"):
+        parts.append(f"evidence {attribution['evidence']}")
+    parts.append(item["kind"])
     parts += [str(attribution[name]) for name in ("author", "thread") if attribution.get(name)]
     if attribution.get("occurredAt"):
         parts.append(attribution["occurredAt"][:16].replace("T", " "))

@@ -6,6 +6,8 @@ KIND_CHARS = 200
 ID_CHARS = 256
 """Tenant, principal, adapter, external reference, thread, generator and entity ids."""
 EXTERNAL_REF_CHARS = 1_024
+REFERENCE_BYTES = 2_600
+"""Tenant, adapter and external reference together, in UTF-8: what one key of an index holds, with room."""
 AUTHOR_CHARS = 256
 CHUNK_CHARS = 100_000
 """One incoming chunk. ``add`` splits a longer text into several; an adapted document may not exceed it."""

@@ -5,6 +5,7 @@ contents one is active and the versions are 1..n; nothing of a refused document 
 fails as a whole is tried again one document at a time, so that one spoils no other.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,13 @@ TRANSACTION_CHUNKS = 1_000
 """A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
 TRANSACTION_DOCUMENTS = 500
 RETRIES = 5
+_ABOUT_A_ROW = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.ProgrammingError,
+    psycopg.errors.ProgramLimitExceeded,
+)
+"""Errors that one document may have caused; all others concern the database itself."""
 _RETRIED = ("40001", "40P01")
 """SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock."""
 
@@ -68,13 +76,8 @@ class CaptureService:
         lease_seconds: float,
     ) -> Captured:
         """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them."""
-        answers: dict[int, AddResult | MemoryError] = {}
-        planned: list[Draft] = []
-        for position, document in enumerate(documents):
-            try:
-                planned.append(self._draft(document, position, tenant_id, principal_id, now))
-            except MemoryError as error:
-                answers[position] = error
+        # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
+        planned, answers = await asyncio.to_thread(self._draft_all, documents, tenant_id, principal_id, now)
         chunk_ids: list[str] = []
         for group in _transactions(planned):
             written = await self._write_group(tenant_id, principal_id, group, lease_seconds)
@@ -86,6 +89,19 @@ class CaptureService:
                 for chunk_id in draft.chunk_ids
             )
         return Captured([answers[position] for position in range(len(documents))], chunk_ids)
+
+    def _draft_all(
+        self, documents: Sequence[NewDocument], tenant_id: str, principal_id: str, now: datetime
+    ) -> tuple[list[Draft], dict[int, AddResult | MemoryError]]:
+        """What can be written, and the errors of what can't, by position."""
+        planned: list[Draft] = []
+        refused: dict[int, AddResult | MemoryError] = {}
+        for position, document in enumerate(documents):
+            try:
+                planned.append(self._draft(document, position, tenant_id, principal_id, now))
+            except MemoryError as error:
+                refused[position] = error
+        return planned, refused
 
     def _draft(
         self, document: NewDocument, position: int, tenant_id: str, principal_id: str, now: datetime
@@ -113,9 +129,7 @@ class CaptureService:
         try:
             return await self._write(tenant_id, principal_id, group, lease_seconds)
         except DatabaseError as error:
-            if not isinstance(
-                error.__cause__, psycopg.DataError | psycopg.IntegrityError | psycopg.ProgrammingError
-            ):
+            if not isinstance(error.__cause__, _ABOUT_A_ROW):
                 raise
             if len(group) == 1:
                 logger.error("a document was refused by the database (SQLSTATE %s)", error.__cause__.sqlstate)

@@ -17,6 +17,9 @@ from corbits_memory.ports import NewDocument
 
 Row = dict[str, Any]
 
+WORD_COUNT_CHARS = 600
+"""Length counts in ranking up to about fifty words; counting on would change nothing."""
+
 
 @dataclass(slots=True)
 class Draft:
@@ -29,6 +32,7 @@ class Draft:
     occurred_at: datetime
     attribution: ResolvedAttribution
     chunks: tuple[PlannedChunk, ...]
+    analysed: list[Row]
     content_hash: str
     access_tags: list[str] | None
     """The caller's own; None leaves those of a known document as they are."""
@@ -67,6 +71,7 @@ def draft_document(
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
     own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
     system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
+    chunks = planning.plan_chunks([(part.text, part.role) for part in document.parts])
     return Draft(
         position=position,
         document=document,
@@ -74,7 +79,8 @@ def draft_document(
         language=document.language or language,
         occurred_at=document.occurred_at or now,
         attribution=attribution,
-        chunks=planning.plan_chunks([(part.text, part.role) for part in document.parts]),
+        chunks=chunks,
+        analysed=_analyse(document, chunks),
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
         system_tags=system if document.share is not None else None,
@@ -103,18 +109,17 @@ def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
 def raw_capture_row(draft: Draft) -> Row:
     """The payload as received, under the hash that makes an identical one the same capture."""
     occurred_at = iso(draft.occurred_at)
-    payload = _payload(draft)
+    raw_text = hashing.canonical_json(
+        {"adapter": draft.document.adapter, "occurredAt": occurred_at, "document": _payload(draft)}
+    )
     return {
         "id": draft.raw_capture_id,
         "adapter": draft.document.adapter,
         "external_ref": draft.external_ref,
-        "raw_text": hashing.canonical_json(
-            {"adapter": draft.document.adapter, "occurredAt": occurred_at, "document": payload}
-        ),
+        "raw_text": raw_text,
         "metadata": {"occurredAt": occurred_at},
-        "source_hash": hashing.source_hash(
-            adapter=draft.document.adapter, occurred_at=occurred_at, document=payload
-        ),
+        # hashing.source_hash of the same fields, without writing them out a second time.
+        "source_hash": hashing.sha256_hex(raw_text),
     }
 
 
@@ -158,26 +163,34 @@ def version_row(draft: Draft) -> Row:
 
 def chunk_rows(draft: Draft) -> list[Row]:
     """Rows of ``insert_chunks`` and, in the same dicts, of ``insert_search_rows``."""
-    document = draft.document
-    context = document.thread or (draft.document_id if len(draft.chunks) > 1 else None)
+    context = draft.document.thread or (draft.document_id if len(draft.chunks) > 1 else None)
+    settled = {
+        "version_id": draft.version_id,
+        "document_id": draft.document_id,
+        "thread_seq": draft.thread_seq,
+        "context_key": context,
+    }
+    return [
+        {"id": chunk_id, **settled, **analysed}
+        for chunk_id, analysed in zip(draft.chunk_ids, draft.analysed, strict=True)
+    ]
+
+
+def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:
+    """What of a chunk's row depends on its text alone; the costly part of a long document."""
     head = normalise(_head(document))
     return [
         {
-            "id": chunk_id,
-            "version_id": draft.version_id,
-            "document_id": draft.document_id,
             "ordinal": chunk.ordinal,
             "text": chunk.text,
             "role": chunk.role,
             "token_count": chunk.token_count,
-            "thread_seq": draft.thread_seq,
-            "context_key": context,
             "head": head,
             "body": normalise(chunk.text),
-            "words": word_count(chunk.text),
+            "words": word_count(chunk.text[:WORD_COUNT_CHARS]),
             "asks": ends_with_question(chunk.text),
         }
-        for chunk_id, chunk in zip(draft.chunk_ids, draft.chunks, strict=True)
+        for chunk in chunks
     ]
 
 

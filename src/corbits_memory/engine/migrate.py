@@ -104,14 +104,7 @@ async def migration_status(conn: Connection, schema: str = "memory") -> dict[str
 
 
 async def _apply_missing(conn: Connection, files: list[Migration], language: str, schema: str) -> list[str]:
-    name = sql.Identifier(schema)
-    await conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
-    await conn.execute(
-        sql.SQL(
-            "CREATE TABLE IF NOT EXISTS {}._migrations (name text PRIMARY KEY, checksum text NOT NULL, "
-            "applied_at timestamptz NOT NULL DEFAULT now())"
-        ).format(name)
-    )
+    await _ensure_ledger(conn, schema)
     state = _compare(files, await _ledger(conn, schema))
     if state["edited"]:
         raise MigrationError(
@@ -131,9 +124,31 @@ async def _apply_missing(conn: Connection, files: list[Migration], language: str
     return state["pending"]
 
 
+async def _ensure_ledger(conn: Connection, schema: str) -> None:
+    name = sql.Identifier(schema)
+    try:
+        # Looked for first: IF NOT EXISTS asks for the right to create even when there is nothing to do.
+        found = await (await conn.execute("SELECT to_regnamespace(%s)", [schema])).fetchone()
+        if not found or found[0] is None:
+            await conn.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+        await conn.execute(
+            sql.SQL(
+                "CREATE TABLE IF NOT EXISTS {}._migrations (name text PRIMARY KEY, checksum text NOT NULL, "
+                "applied_at timestamptz NOT NULL DEFAULT now())"
+            ).format(name)
+        )
+    except psycopg.Error as error:
+        raise MigrationError(
+            f"The schema {schema} can't be created: {str(error).strip()}. Migrate with a login that owns the "
+            f"database, or have its owner run: CREATE SCHEMA {schema} AUTHORIZATION the login"
+        ) from error
+
+
 async def _apply(conn: Connection, migration: Migration, language: str, schema: str) -> None:
     # The file is ours and the language a checked name: nothing of a user's is in this text.
-    text = migration.text.replace("{{FTS_LANGUAGE}}", language)
+    text = migration.text.replace("{{FTS_LANGUAGE}}", language).replace(
+        "{{EXTENSION_SCHEMAS}}", await _extension_schemas(conn)
+    )
     try:
         async with conn.transaction():
             await conn.execute(text)
@@ -147,6 +162,17 @@ async def _apply(conn: Connection, migration: Migration, language: str, schema: 
         raise MigrationError(
             f"Migration {migration.name} failed and was rolled back: {str(error).strip()}"
         ) from error
+
+
+async def _extension_schemas(conn: Connection) -> str:
+    """Where pgvector and pg_trgm live, quoted: some hosts keep extensions in a schema of their own."""
+    row = await (
+        await conn.execute(
+            "SELECT string_agg(DISTINCT quote_ident(n.nspname), ', ') FROM pg_extension e "
+            "JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname IN ('vector', 'pg_trgm')"
+        )
+    ).fetchone()
+    return str(row[0]) if row and row[0] else "public"
 
 
 async def _ledger(conn: Connection, schema: str) -> dict[str, str]:
@@ -170,35 +196,43 @@ def _compare(files: Sequence[Migration], ledger: dict[str, str]) -> dict[str, li
 
 
 async def _ensure_app_role(conn: Connection) -> None:
-    """The role that can't bypass the policies. Without the right to create it, the second lock stays off."""
+    """The role that can't bypass the policies. Without the right to create or take it, the second lock stays off.
+
+    The rights are given whenever the role exists: an operator who creates it, or grants it, later needs no more.
+    """
     role = sql.Identifier(APP_ROLE)
+    exists = "SELECT 1 FROM pg_roles WHERE rolname = %s"
+    if not await (await conn.execute(exists, [APP_ROLE])).fetchone():
+        await _try(conn, sql.SQL("CREATE ROLE {} NOLOGIN NOBYPASSRLS").format(role))
+    if not await (await conn.execute(exists, [APP_ROLE])).fetchone():
+        return
+    # A role's creator may not take it until it is granted.
+    await _try(conn, sql.SQL("GRANT {} TO CURRENT_USER").format(role))
+    # Tables, not partitions: reached directly, a partition would be a way around the policy of its table.
+    tables = await conn.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'memory'::regnamespace AND relkind IN ('r', 'p') "
+        "AND NOT relispartition AND relname <> '_migrations' ORDER BY relname"
+    )
+    grants = [
+        sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, role)
+        for schema in (sql.Identifier("memory"), sql.SQL(await _extension_schemas(conn)))
+    ]
+    grants += [
+        sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(
+            sql.Identifier("memory", name), role
+        )
+        for (name,) in await tables.fetchall()
+    ]
+    grants.append(sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA memory TO {}").format(role))
+    for grant in grants:
+        await _try(conn, grant)
+
+
+async def _try(conn: Connection, statement: sql.Composed) -> None:
+    """Run a statement that this login, or a race with another database of the cluster, may not allow."""
     try:
-        exists = await (
-            await conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APP_ROLE])
-        ).fetchone()
-        if not exists:
-            try:
-                await conn.execute(sql.SQL("CREATE ROLE {} NOLOGIN NOBYPASSRLS").format(role))
-            except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-                logger.debug("another database of this cluster created %s first", APP_ROLE)
-        # A role's creator may not take it until it is granted.
-        await conn.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(role))
-        await conn.execute(
-            sql.SQL(
-                "GRANT USAGE ON SCHEMA memory TO {role};"
-                "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA memory TO {role}"
-            ).format(role=role)
-        )
-        # Not on partitions: reached directly, they would be a way around the policy of their table.
-        tables = await conn.execute(
-            "SELECT relname FROM pg_class WHERE relnamespace = 'memory'::regnamespace AND relkind IN ('r', 'p') "
-            "AND NOT relispartition AND relname <> '_migrations'"
-        )
-        for (name,) in await tables.fetchall():
-            await conn.execute(
-                sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(
-                    sql.Identifier("memory", name), role
-                )
-            )
+        await conn.execute(statement)
+    except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+        logger.debug("another database of this cluster was first")
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InternalError_) as error:
-        logger.warning("row-level security stays off: %s", str(error).strip())
+        logger.warning("row-level security may stay off: %s", str(error).strip())

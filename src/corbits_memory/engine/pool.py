@@ -20,6 +20,9 @@ APP_ROLE = "corbits_memory_app"
 Connection = psycopg.AsyncConnection[TupleRow]
 
 ACQUIRE_SECONDS = 10.0
+READ_SECONDS = 8.0
+WRITE_SECONDS = 120.0
+"""Limits of one statement."""
 
 
 class Database:
@@ -60,19 +63,24 @@ class Database:
         await self._pool.close(timeout=5)
 
     @asynccontextmanager
-    async def tenant(self, tenant_id: str) -> AsyncIterator[Connection]:
-        """A transaction that sees one tenant: committed at the end, rolled back on an error."""
+    async def tenant(self, tenant_id: str, *, seconds: float = WRITE_SECONDS) -> AsyncIterator[Connection]:
+        """A transaction that sees one tenant: committed at the end, rolled back on an error.
+
+        A statement that takes longer than ``seconds`` is cancelled: no caller's request may hold a connection
+        that all share.
+        """
         # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
-        preamble = sql.SQL("BEGIN; {} SET LOCAL memory.tenant_id = {}").format(
-            self._role_preamble, sql.Literal(tenant_id)
-        )
+        # UTC, whatever the server's zone is: the driver reads instants in it, and the year 9999 must not overflow.
+        preamble = sql.SQL(
+            "BEGIN; {} SET LOCAL TimeZone = 'UTC'; SET LOCAL statement_timeout = {}; SET LOCAL memory.tenant_id = {}"
+        ).format(self._role_preamble, sql.Literal(int(seconds * 1000)), sql.Literal(tenant_id))
         async with self._transaction(preamble) as conn:
             yield conn
 
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[Connection]:
         """A transaction of the owner, across tenants: migrations, workers, diagnosis."""
-        async with self._transaction(sql.SQL("BEGIN")) as conn:
+        async with self._transaction(sql.SQL("BEGIN; SET LOCAL TimeZone = 'UTC'")) as conn:
             yield conn
 
     @asynccontextmanager
@@ -107,9 +115,15 @@ async def _register_vectors(conn: Connection) -> None:
 
 
 async def _may_take_role(conn: Connection) -> bool:
+    """Whether the login may become the application role, and that role may do its work."""
+    # 'SET' is known from Postgres 16 on; before, membership was enough.
     row = await (
         await conn.execute(
-            "SELECT pg_has_role(current_user, oid, 'SET') FROM pg_roles WHERE rolname = %s", [APP_ROLE]
+            "SELECT pg_has_role(current_user, oid, CASE WHEN current_setting('server_version_num')::int >= 160000 "
+            "THEN 'SET' ELSE 'MEMBER' END) AND has_schema_privilege(oid, to_regnamespace('memory'), 'USAGE') "
+            "AND has_table_privilege(oid, to_regclass('memory.search_row'), 'INSERT') "
+            "FROM pg_roles WHERE rolname = %s",
+            [APP_ROLE],
         )
     ).fetchone()
     return bool(row and row[0])

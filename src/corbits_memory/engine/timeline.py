@@ -1,6 +1,6 @@
 """The verb ``list``: what is newest."""
 
-from corbits_memory.engine.pool import Database
+from corbits_memory.engine.pool import READ_SECONDS, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.ports import TimelineEvent
 
@@ -13,7 +13,7 @@ class TimelineService:
         self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
     ) -> list[TimelineEvent]:
         """The newest active versions that the caller may see, newest first."""
-        async with self._database.tenant(tenant_id) as conn:
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             rows = await conn.execute(
                 load_queries("timeline")["timeline"],
                 {

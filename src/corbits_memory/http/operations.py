@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
-from corbits_memory.errors import ForbiddenError
+from corbits_memory.errors import ForbiddenError, InvalidInputError
 from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller
 from corbits_memory.validation import Problems
@@ -70,9 +70,12 @@ async def search(call: Call) -> responses.Response:
     given = requests.search_input(call.body)
     if given.generation is not None and Capability.ADMIN not in call.caller.capabilities:
         raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
-    result = await call.memory.search_for(
-        given, tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
-    )
+    try:
+        result = await call.memory.search_for(
+            given, tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
+        )
+    except InvalidInputError as error:
+        raise requests.in_json_names(error) from error
     return responses.search_response(result, include_evidence=given.include_evidence is not False)
 
 

@@ -10,7 +10,9 @@ from corbits_memory.http.identity import Identity
 from corbits_memory.http.operations import OPERATIONS, Operation
 from corbits_memory.plane import Memory
 
-DEFAULT_PREFIX = "/api/tenants/{tenant_id}/memory"
+DEFAULT_PREFIX = "/api/tenants/{tenant_id:path}/memory"
+"""A tenant's name may hold a slash, and servers decode ``%2F`` before they route: hence ``:path``. Each route has
+an end of its own, so that a path still has one meaning."""
 
 
 def memory_routes(

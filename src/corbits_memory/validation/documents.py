@@ -17,7 +17,12 @@ ONE_OF = "provide exactly one of content or file"
 LANGUAGE = r"^[A-Za-z]{2,32}(?:[-_][A-Za-z0-9]{1,8}){0,4}$"
 """A language's name (``english``) or tag (``en-GB``)."""
 
+TOO_LONG_REFERENCE = (
+    f"is too long: tenant, adapter and external_ref together may take {limits.REFERENCE_BYTES:,} bytes in UTF-8"
+)
+
 _LANGUAGE = re.compile(LANGUAGE)
+_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def check_batch(items: object) -> Sequence[object]:
@@ -52,7 +57,7 @@ def _check_file_fields(problems: Problems, file: object) -> None:
         problems.optional_text(f"file.{field}", value, max_chars=limits.TITLE_CHARS, may_be_blank=True)
 
 
-def new_document(given: AddInput, *, principal_id: str) -> NewDocument:
+def new_document(given: AddInput, *, tenant_id: str, principal_id: str) -> NewDocument:
     """The document for the store; raises :class:`InvalidInputError` with every problem at once.
 
     A text above the size of one chunk becomes several parts.
@@ -95,8 +100,18 @@ def new_document(given: AddInput, *, principal_id: str) -> NewDocument:
         author=problems.identifier("author", given.author, max_chars=limits.AUTHOR_CHARS),
         language=_language(problems, given.language),
     )
+    _check_reference(problems, document, tenant_id=tenant_id)
     problems.raise_if_any()
     return _with_parts(document, text)
+
+
+def _check_reference(problems: Problems, document: NewDocument, *, tenant_id: str) -> None:
+    """The three names make one key in the database, whose size is limited in bytes."""
+    # A document without a reference gets one that names the tenant again.
+    reference = document.external_ref or f"memory:{tenant_id}:{_UUID}"
+    size = sum(len(name.encode()) for name in (tenant_id, document.adapter, reference))
+    if size > limits.REFERENCE_BYTES:
+        problems.add("external_ref" if document.external_ref else "adapter", TOO_LONG_REFERENCE)
 
 
 def _with_parts(document: NewDocument, text: str) -> NewDocument:

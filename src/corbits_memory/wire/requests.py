@@ -4,7 +4,8 @@ The models describe and document bodies, and clients may build them. A server do
 picks the declared fields (others are ignored) and the plane's one validation judges the values.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -17,6 +18,7 @@ from corbits_memory.core.enums import (
     SearchProfile,
     TemporalClass,
 )
+from corbits_memory.errors import InvalidInputError
 from corbits_memory.validation import AddInput, Content, SearchInput
 from corbits_memory.wire import fields
 
@@ -55,7 +57,9 @@ class AddRequest(Request):
     valid_until: fields.Instant | None = None
     occurred_at: fields.Instant | None = Field(None, description="When it happened. Default now.")
     external_ref: fields.ExternalRef | None = Field(
-        None, description="Your name for the document; the same name again makes a new version of it."
+        None,
+        description="Your name for the document; the same name again makes a new version of it. Tenant, adapter "
+        f"and this together: at most {limits.REFERENCE_BYTES:,} bytes in UTF-8.",
     )
     adapter: fields.Id | None = Field(None, description="Where external_ref comes from. Default `http`.")
     thread: fields.Id | None = Field(None, description="The conversation that it belongs to.")
@@ -104,6 +108,10 @@ _ADD_FIELDS = tuple(name for name in AddRequest.model_fields if name not in {"ti
 _SEARCH_FIELDS = {name: field.alias or name for name, field in SearchRequest.model_fields.items()}
 
 
+_RENAMED = {name: key for name, key in _SEARCH_FIELDS.items() if key != name}
+_RENAMED_WORD = re.compile(rf"\b(?:{'|'.join(_RENAMED)})\b")
+
+
 def add_input(body: Mapping[str, Any]) -> AddInput:
     """The plane's input from a JSON object; nothing is checked yet."""
     # Absent and null are the same: the validation says that they are required.
@@ -115,3 +123,14 @@ def search_input(body: Mapping[str, Any]) -> SearchInput:
     """The plane's input from a JSON object; nothing is checked yet."""
     values: dict[str, Any] = {name: body.get(key) for name, key in _SEARCH_FIELDS.items()}
     return SearchInput(**values)
+
+
+def in_json_names(error: InvalidInputError) -> InvalidInputError:
+    """The same problems with a search, told with the names that its fields have in JSON."""
+    listed = error.details if isinstance(error.details, Sequence) else ()
+    details = [{key: _renamed(value) for key, value in found.items()} for found in listed]
+    return type(error)(_renamed(error.message), details=details or error.details)
+
+
+def _renamed(text: Any) -> Any:
+    return _RENAMED_WORD.sub(lambda found: _RENAMED[found[0]], text) if isinstance(text, str) else text

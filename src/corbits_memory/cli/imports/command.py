@@ -86,7 +86,7 @@ def _total_bytes(roots: list[Root]) -> int:
     total = 0
     for file in iter_files(roots):
         try:
-            total += file.path.stat().st_size
+            total += 0 if file.leads_out else file.path.stat().st_size
         except OSError:  # told when it is read
             continue
     return total
@@ -96,7 +96,7 @@ def _print_summary(summary: Summary, *, waited: bool) -> None:
     counts = summary.counts
     told = [f"{counts[name]} {name}" for name in ("created", "updated", "unchanged", "failed")]
     if counts["skipped"]:
-        told.append(f"{counts['skipped']} skipped (not text)")
+        told.append(f"{counts['skipped']} skipped (no text files of this folder)")
     typer.echo(", ".join(told))
     if not summary.embeddings:
         note("No embedding model is configured: this is found by its words alone.")

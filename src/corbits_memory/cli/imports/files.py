@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corbits_memory.core.limits import EXTERNAL_REF_CHARS
+from corbits_memory.core.limits import EXTERNAL_REF_CHARS, ID_CHARS, REFERENCE_BYTES
 from corbits_memory.errors import InvalidInputError
 
+ADAPTER = "file"
 TEXTS = frozenset({".md", ".markdown", ".txt", ".text"})
 LINES = frozenset({".jsonl", ".ndjson"})
+_LINE_HASH_CHARS = 17
+REF_CHARS = EXTERNAL_REF_CHARS - _LINE_HASH_CHARS
+REF_BYTES = REFERENCE_BYTES - 4 * ID_CHARS - len(ADAPTER) - _LINE_HASH_CHARS
+"""Fits beside a tenant's name of any length."""
 EXTRACTED = frozenset({".pdf", ".html", ".htm", ".docx"})
 """Kinds of files that need a text extractor."""
 
@@ -22,6 +27,8 @@ class SourceFile:
     """Stable name: the folder's name and the path in it, wherever the folder lies."""
     named: bool
     """Whether it was named itself, not found in a folder."""
+    leads_out: bool = False
+    """Whether it was found in a folder and is a link to something outside of it."""
 
     @property
     def suffix(self) -> str:
@@ -58,7 +65,10 @@ def find_roots(paths: Sequence[Path], *, prefix: str = "") -> list[Root]:
 
 
 def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
-    """The files in a stable order. Hidden ones are passed over, links to folders are not followed."""
+    """The files in a stable order. Hidden ones are passed over, links to folders are not followed.
+
+    Whatever else has a name is yielded too: pipes, links that lead out or nowhere.
+    """
     for root in roots:
         if not root.is_folder:
             yield SourceFile(root.path, _ref(f"{root.base}/{root.path.name}"), named=True)
@@ -68,7 +78,14 @@ def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
             for name in sorted(name for name in names if not name.startswith(".")):
                 path = Path(folder, name)
                 relative = path.relative_to(root.path).as_posix()
-                yield SourceFile(path, _ref(f"{root.base}/{relative}"), named=False)
+                yield SourceFile(
+                    path, _ref(f"{root.base}/{relative}"), named=False, leads_out=_leads_out(path, root.path)
+                )
+
+
+def _leads_out(path: Path, folder: Path) -> bool:
+    # Of the names that os.walk gives as files, only the last part can be a link. realpath minds no loops.
+    return path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(folder)
 
 
 def _root(path: Path, prefix: str) -> Root:
@@ -80,7 +97,9 @@ def _root(path: Path, prefix: str) -> Root:
 def _ref(name: str) -> str:
     # A name that is no Unicode is spelt out: bytes that differ must not meet.
     name = name.encode("utf-8", "backslashreplace").decode()
-    if len(name) <= EXTERNAL_REF_CHARS - 17:  # leaves room for a line's hash
+    encoded = name.encode()
+    if len(name) <= REF_CHARS and len(encoded) <= REF_BYTES:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()
-    return f"{name[: EXTERNAL_REF_CHARS - 17 - 65]}#{digest}"
+    digest = hashlib.sha256(encoded).hexdigest()
+    kept = encoded[: REF_BYTES - 65].decode("utf-8", "ignore")
+    return f"{kept[: REF_CHARS - 65]}#{digest}"

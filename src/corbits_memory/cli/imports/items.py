@@ -3,15 +3,15 @@
 import hashlib
 import json
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from corbits_memory.cli.imports.files import EXTRACTED, LINES, TEXTS, SourceFile
+from corbits_memory.cli.imports.files import ADAPTER, EXTRACTED, LINES, TEXTS, SourceFile
 from corbits_memory.core.limits import TITLE_CHARS
 
-ADAPTER = "file"
 PIECE_BYTES_MAX = 256 * 1024 * 1024
 """The largest file, and the longest line, that becomes one document."""
 
@@ -44,6 +44,8 @@ class Skipped:
 
     origin: str
     size: int = 0
+    notice: str | None = None
+    """Why, where somebody could have expected it to be read."""
 
 
 Found = Item | Refused | Skipped
@@ -52,7 +54,12 @@ Found = Item | Refused | Skipped
 def read_items(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]:
     """What is in a file. ``defaults`` fill in what an item does not say itself."""
     try:
-        if file.suffix in LINES:
+        if file.leads_out:
+            yield Skipped(str(file.path), notice="is a link that leads out of the folder")
+        elif not stat.S_ISREG(file.path.stat().st_mode):
+            # A pipe would block for ever, a device may never end.
+            yield _not_a_file(file)
+        elif file.suffix in LINES:
             yield from _read_lines(file, defaults)
         elif file.suffix in TEXTS:
             yield _read_text(file, defaults)
@@ -60,6 +67,13 @@ def read_items(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]
             yield _other(file)
     except OSError as error:
         yield Refused(str(file.path), f"can't be read ({error.strerror})")
+
+
+def _not_a_file(file: SourceFile) -> Found:
+    problem = "is not a regular file"
+    if file.named:
+        return Refused(str(file.path), problem)
+    return Skipped(str(file.path), notice=problem)
 
 
 def _other(file: SourceFile) -> Found:
@@ -117,8 +131,12 @@ def _read_line(
 ) -> Item | Refused:
     try:
         body = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        # Python reads half a character ("\\ud800") and 1e400; neither can be sent or kept.
+        json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeDecodeError:
         return Refused(origin, "is not UTF-8 text", size)
+    except UnicodeEncodeError:
+        return Refused(origin, "holds a lone surrogate, which is no text", size)
     except json.JSONDecodeError as error:
         return Refused(origin, f"is not valid JSON (column {error.colno})", size)
     except (ValueError, RecursionError) as error:

@@ -103,6 +103,8 @@ def _sorted_out(found: Iterable[Found], summary: Summary, watcher: Watcher) -> I
             watcher.refused(each.origin, each.problem)
         elif isinstance(each, Skipped):
             summary.counts["skipped"] += 1
+            if each.notice:
+                watcher.refused(each.origin, f"skipped: {each.notice}")
         watcher.stored(each.size, 0)
 
 

@@ -99,6 +99,18 @@ BEGIN
   RETURN predicate;
 END $$;
 
+-- Whether a phrase stands in `r`, as SQL: analysed here, once a language, and not anew for each row. A phrase that a
+-- language has no words for (stop words alone) decides nothing: p_empty is its answer.
+CREATE FUNCTION memory.phrase_predicate(p_languages text[], p_phrase text, p_empty boolean) RETURNS text
+LANGUAGE sql STABLE
+AS $$
+  SELECT '(CASE r.language ' || coalesce(string_agg(format('WHEN %L THEN %s', l,
+      CASE WHEN numnode(phraseto_tsquery(l::regconfig, p_phrase)) = 0 THEN p_empty::text
+           ELSE format('r.fts @@ %L::tsquery', phraseto_tsquery(l::regconfig, p_phrase)::text) END), ' '), '')
+    || format(' ELSE %s END)', p_empty::text)
+  FROM unnest(p_languages) AS l
+$$;
+
 -- In how many rows each term stands: among those in scope when they are few, else by the tenant's statistics, or
 -- (before they were first counted) by a bounded count.
 CREATE FUNCTION memory.document_frequencies(
@@ -176,7 +188,7 @@ CREATE FUNCTION memory.lexical_candidates(
   OUT visible integer, OUT languages text[], OUT queries sparsevec[], OUT totals float8[], OUT known float8,
   OUT predicate text, OUT chunk_ids text[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, public, pg_temp
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp
 AS $$
 DECLARE
   tenant text := current_setting('memory.tenant_id', true);
@@ -204,12 +216,10 @@ BEGIN
                  predicate, p_small + 1) INTO visible;
 
   FOREACH phrase IN ARRAY p_required LOOP
-    predicate := predicate || format(
-      ' AND (numnode(phraseto_tsquery(r.language::regconfig, %1$L)) = 0'
-      ' OR r.fts @@ phraseto_tsquery(r.language::regconfig, %1$L))', phrase);
+    predicate := predicate || ' AND ' || memory.phrase_predicate(languages, phrase, true);
   END LOOP;
   FOREACH phrase IN ARRAY p_excluded LOOP
-    predicate := predicate || format(' AND NOT r.fts @@ phraseto_tsquery(r.language::regconfig, %L)', phrase);
+    predicate := predicate || ' AND NOT ' || memory.phrase_predicate(languages, phrase, false);
   END LOOP;
 
   chunk_ids := '{}';
@@ -430,7 +440,7 @@ CREATE FUNCTION memory.compat_lexical(
   p_scope jsonb, p_query text, p_language text, p_limit integer, p_small integer,
   OUT visible integer, OUT chunk_ids text[], OUT ranks real[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, public, pg_temp
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp
 AS $$
 DECLARE
   predicate text := memory.scope_predicate(p_scope);

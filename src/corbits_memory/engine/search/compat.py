@@ -25,7 +25,7 @@ from corbits_memory.core.fusion import best_per_document, reciprocal_rank_fusion
 from corbits_memory.core.snippets import compat_snippet
 from corbits_memory.core.temporal import temporal_multiplier
 from corbits_memory.core.tuning import MMR_POOL, RERANK_CANDIDATES, SearchTuning, channel_candidates, clamp_k
-from corbits_memory.engine.pool import Connection, Database
+from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.search.hits import Details, load_details, load_vectors, search_item
 from corbits_memory.engine.search.retrieval import EXACT_ROWS, QueryVector, scope_of, vector_parameters
@@ -92,7 +92,7 @@ class CompatProfile:
         degraded: list[str],
     ) -> SearchResult:
         k = clamp_k(query.limit)
-        async with self._database.tenant(tenant_id) as conn:
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             lists = await self._lists(conn, tenant_id, principal_id, query, vector, k)
             fused = reciprocal_rank_fusion([lists.lexical, lists.dense])
             details = await load_details(conn, tenant_id, principal_id, [row.key for row in fused])
@@ -207,7 +207,7 @@ class CompatProfile:
     async def _diverse(self, tenant_id: str, pool: Sequence[Row], k: int) -> list[Row]:
         keys = [row.details.chunk_id for row in pool]
         vectors: Mapping[str, list[float]] = {}
-        async with self._database.tenant(tenant_id) as conn:
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             space = await active_space(conn, tenant_id)
             if space is not None:
                 vectors = await load_vectors(conn, tenant_id, space, keys)

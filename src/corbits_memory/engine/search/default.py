@@ -18,7 +18,7 @@ from corbits_memory.core.ranking import (
 from corbits_memory.core.selection import select
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
-from corbits_memory.engine.pool import Database
+from corbits_memory.engine.pool import READ_SECONDS, Database
 from corbits_memory.engine.search.hits import Details, load_details, search_item
 from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
@@ -54,7 +54,7 @@ class DefaultProfile:
         degraded: list[str],
     ) -> SearchResult:
         parsed = parse_query(query.query)
-        async with self._database.tenant(tenant_id) as conn:
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             found = await retrieve(
                 conn,
                 tenant_id=tenant_id,

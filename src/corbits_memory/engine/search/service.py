@@ -16,6 +16,8 @@ from corbits_memory.ports import Embedder, Reranker, SearchQuery, SearchResult
 
 logger = logging.getLogger("corbits_memory.search")
 
+PHRASES_MAX = 16
+"""Each is looked for in every visible row."""
 QUERY_EMBED_SECONDS = 3.0
 """A search doesn't wait longer for its query's vector; it answers without, and says so."""
 
@@ -41,6 +43,12 @@ class SearchService:
         """Ranked hits that the caller may see, and what the answer lacked."""
         if not query.query.strip() and not (query.kinds or query.entity_ids):
             raise InvalidInputError("query must be non-empty unless kinds or entityIds is provided")
+        parsed = parse_query(query.query)
+        if len(parsed.phrases) + len(parsed.excluded) > PHRASES_MAX:
+            raise InvalidInputError(
+                f"A query may have at most {PHRASES_MAX} quoted phrases and exclusions together.",
+                details=[{"field": "query", "problem": f"more than {PHRASES_MAX} phrases and exclusions"}],
+            )
         degraded: list[str] = []
         vector = await self._embed(query, degraded)
         profile = self._compat if (query.profile or self._profile) is SearchProfile.COMPAT else self._default
