@@ -1,110 +1,211 @@
-"""Large tenants made of small data: words of real documents drawn anew, and perturbed copies of real vectors."""
+"""Large corpora for measuring speed, and their way into the tables.
 
+Nothing here is real, and all of it is made of real things. A text is a sentence of the data sets with a third of
+its words exchanged for others, drawn as often as they occur (which is Zipf's law), and in every second text a
+made-up rare word. A vector is a copy of a real passage's, perturbed. Quality is measured elsewhere.
+"""
+
+import random
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString
 
 import numpy as np
 import psycopg
+from numpy.typing import NDArray
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector
 from psycopg import sql
 
-from benchmarks.datasets import load_collection, load_conversations
+from benchmarks.datasets import DataSet, load_collection, load_conversations
 from benchmarks.embeddings import DiskCachedEmbedder
 from benchmarks.server import PRINCIPAL
+from corbits_memory.core.passages import passage_text
+from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.engine.vectors import vector_text
-from corbits_memory.ports import NewDocument, TextPart
 
-PORTION = 10_000
-REAL_VECTORS = 500
-NOISE = 0.03
-"""Deviation of each of the 384 numbers: a copy's cosine to its original is about .86."""
-
-
-class Corpus:
-    """Texts with the word frequencies of the data sets, and vectors like theirs. Always the same ones."""
-
-    def __init__(self, texts: list[str], vectors: list[list[float]]) -> None:
-        self._words = np.array([word for text in texts for word in text.split()])
-        self._vectors = np.asarray(vectors, dtype=np.float32)
-
-    def portions(self, rows: int, seed: int) -> Iterator[list[tuple[str, int, str, str]]]:
-        """(id digits, place, text, vector) in portions of at most 10,000."""
-        draw = np.random.default_rng(seed)
-        for start in range(0, rows, PORTION):
-            count = min(PORTION, rows - start)
-            picked = self._vectors[draw.integers(0, len(self._vectors), count)]
-            noisy = picked + draw.normal(0, NOISE, picked.shape).astype(np.float32)
-            noisy /= np.linalg.norm(noisy, axis=1, keepdims=True)
-            lengths = draw.integers(8, 40, count)
-            yield [
-                (
-                    f"{seed:04d}{start + row:018d}",
-                    start + row,
-                    " ".join(self._words[draw.integers(0, len(self._words), lengths[row])]),
-                    vector_text(noisy[row].round(5)),
-                )
-                for row in range(count)
-            ]
+NOISE = 0.35
+"""Length of the perturbation beside a unit vector: a copy's cosine to its original is about .94."""
+EXCHANGED = 0.33
+RARE_WORDS = 200_000
+THREAD = 20
+"""Texts in a thread; every third has none."""
+SHARES = {"every-10": 10, "every-100": 100, "every-1000": 1_000}
+"""Access tags, and which texts carry them."""
+_START = datetime(2024, 1, 1, tzinfo=UTC)
+_AUTHORS = ("Ada", "Grace", "Alan", "Edsger", "Barbara")
+_BLOCK = 5_000
+_SOURCES = ("cranfield", "xquad-en")
 
 
-async def read_corpus(embedder: DiskCachedEmbedder) -> Corpus:
-    documents = [
-        d
-        for data in (*load_conversations(None), load_collection("cranfield", "english"))
-        for d in data.documents
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What corpora are made of, and questions of the same sets to ask."""
+
+    sentences: list[list[str]]
+    words: list[str]
+    weights: list[int]
+    vectors: NDArray[np.float32]
+    questions: list[str]
+
+
+async def gather_material(embedder: DiskCachedEmbedder, *, quick: bool) -> Material:
+    """Sentences, word frequencies and vectors of the English sets. Quick: of fewer texts."""
+    sets: list[DataSet] = load_conversations(1 if quick else None)
+    sets += [load_collection(name, "english") for name in (_SOURCES[1:] if quick else _SOURCES)]
+    documents = [document for data in sets for document in data.documents]
+    sentences = [
+        part.split()
+        for d in documents
+        for part in d.text.replace("?", "?.").split(".")
+        if len(part.split()) > 3
     ]
-    texts = [document.text for document in documents]
-    vectors = await embedder.embed([text[:300] for text in texts[:REAL_VECTORS]], purpose="passage")
-    return Corpus(texts, vectors)
+    counts = Counter(word for sentence in sentences for word in sentence)
+    passages = [passage_text(d.title, d.text, d.author, d.occurred_at) for d in documents]
+    vectors = np.asarray(await embedder.embed(passages, purpose="passage"), dtype=np.float32)
+    questions = [question.text for data in sets for question in data.questions if '"' not in question.text]
+    random.Random(7).shuffle(questions)
+    return Material(sentences, list(counts), list(counts.values()), vectors, questions)
 
 
-async def load_tenant(
-    url: str, store: PostgresDocumentStore, tenant_id: str, corpus: Corpus, *, rows: int, seed: int
+async def load_corpus(
+    store: PostgresDocumentStore, url: str, tenant_id: str, material: Material, *, chunks: int, model_key: str
 ) -> None:
-    """Fill a tenant, build its index, count its terms. The first row goes in by ``add``, which makes the tables."""
-    seeded = NewDocument(title="seed", parts=(TextPart(text="seed"),), external_ref=f"seed {seed}")
-    await store.add(tenant_id=tenant_id, principal_id=PRINCIPAL, documents=[seeded])
-    script = Path(__file__).with_name("bulk.sql").read_text(encoding="utf-8")
+    """Write ``chunks`` documents of one chunk each as the product would have, but by COPY and index builds."""
+    await store.embedding.enqueue_missing(tenant_id)  # registers the model and makes its table
     with psycopg.connect(url, autocommit=True) as conn:
-        conn.execute("SET maintenance_work_mem = '1GB'")
+        register_vector(conn)
         conn.execute("SET synchronous_commit = off")
-        table = vector_table(conn, tenant_id)
-        statements = sql.SQL(script).format(
-            tenant=sql.Literal(tenant_id), owner=sql.Literal(PRINCIPAL), table=sql.Identifier("memory", table)
-        )
-        conn.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier("memory", f"{table}_hnsw")))
-        for portion in corpus.portions(rows, seed):
-            conn.execute("DROP TABLE IF EXISTS made")
-            conn.execute("CREATE TEMP TABLE made (i text, place integer, text text, vector text)")
-            with conn.cursor().copy("COPY made FROM STDIN") as copy:
-                for row in portion:
-                    copy.write_row(row)
-            conn.execute(statements)
-        conn.execute(
-            sql.SQL("CREATE INDEX {} ON {} USING hnsw (embedding halfvec_cosine_ops)").format(
-                sql.Identifier(f"{table}_hnsw"), sql.Identifier("memory", table)
+        indexes = _drop_search_indexes(conn, model_key)
+        with conn.transaction():
+            conn.execute(
+                "CREATE TEMP TABLE stage (n integer, title text, head text, body text, text text, words integer, "
+                "asks boolean, author text, thread text, at timestamptz, tags text[], embedding halfvec) "
+                "ON COMMIT DROP"
             )
-        )
+            _copy(conn, material, chunks)
+            for statement in _INSERTS:
+                conn.execute(
+                    sql.SQL(statement).format(vectors=sql.Identifier("memory", f"embedding_{model_key}")),
+                    {"tenant": tenant_id, "principal": PRINCIPAL},
+                )
+        for definition in indexes:
+            conn.execute(definition)
         conn.execute("VACUUM (ANALYZE)")
     await store.statistics.refresh(tenant_id)
 
 
-def vector_table(conn: psycopg.Connection, tenant_id: str) -> str:
-    row = conn.execute(
-        "SELECT 'embedding_' || model_key FROM memory.embed_model WHERE tenant_id = %s AND status = 'active'",
-        [tenant_id],
-    ).fetchone()
-    assert row is not None
-    return str(row[0])
+def _copy(conn: psycopg.Connection, material: Material, chunks: int) -> None:
+    types = [
+        "int4",
+        "text",
+        "text",
+        "text",
+        "text",
+        "int4",
+        "bool",
+        "text",
+        "text",
+        "timestamptz",
+        "text[]",
+        "halfvec",
+    ]
+    with conn.cursor().copy("COPY stage FROM STDIN WITH (FORMAT BINARY)") as copy:
+        copy.set_types(types)
+        for row in _rows(material, chunks):
+            copy.write_row(row)
 
 
-def tenant_beside(conn: psycopg.Connection, tenant_id: str) -> str:
-    """A tenant name whose rows fall into the same partition."""
-    row = conn.execute(
-        "SELECT name FROM generate_series(1, 1000) AS n, format('beside %%s', n) AS name, generate_series(0, 15) AS r "
-        "WHERE satisfies_hash_partition('memory.search_row'::regclass, 16, r, name COLLATE \"C\") "
-        "AND satisfies_hash_partition('memory.search_row'::regclass, 16, r, %s::text COLLATE \"C\") LIMIT 1",
-        [tenant_id],
-    ).fetchone()
-    assert row is not None
-    return str(row[0])
+def _rows(material: Material, chunks: int) -> Iterator[tuple[Any, ...]]:
+    chance = random.Random(chunks)
+    noise = np.random.default_rng(chunks)
+    dims = material.vectors.shape[1]
+    for start in range(0, chunks, _BLOCK):
+        size = min(_BLOCK, chunks - start)
+        base = material.vectors[noise.integers(0, len(material.vectors), size)]
+        vectors = base + noise.standard_normal((size, dims), dtype=np.float32) * np.float32(NOISE / dims**0.5)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        for place in range(size):
+            number = start + place
+            text = _text(material, chance)
+            author = chance.choice(_AUTHORS)
+            at = _START + timedelta(minutes=number)
+            title = f"{author}, {at:%d %B %Y}"
+            thread = None if number % 3 == 2 else f"thread-{number // (THREAD * 3 // 2)}"
+            tags = [tag for tag, every in SHARES.items() if number % every == 0]
+            yield (
+                number, title, normalise(title), normalise(text), text, word_count(text), ends_with_question(text),
+                author, thread, at, tags, HalfVector(vectors[place]),
+            )  # fmt: skip
+
+
+def _text(material: Material, chance: random.Random) -> str:
+    sentence = list(chance.choice(material.sentences))
+    places = [place for place in range(len(sentence)) if chance.random() < EXCHANGED]
+    for place, word in zip(
+        places, chance.choices(material.words, material.weights, k=len(places)), strict=True
+    ):
+        sentence[place] = word
+    if chance.random() < 0.5:
+        sentence.append(f"zz{int(RARE_WORDS ** chance.random())}q")
+    return " ".join(sentence)
+
+
+def _drop_search_indexes(conn: psycopg.Connection, model_key: str) -> list[LiteralString]:
+    """Drop what is faster built than filled, and answer how to make it again."""
+    rows = conn.execute(
+        "SELECT i.indexrelid::regclass::text, replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') "
+        "FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam "
+        "WHERE i.indrelid IN ('memory.search_row'::regclass, %s::regclass, 'memory.chunk'::regclass) "
+        "AND a.amname IN ('gin', 'hnsw')",
+        [f"memory.embedding_{model_key}"],
+    ).fetchall()
+    definitions: list[LiteralString] = []
+    for name, definition in rows:
+        conn.execute(sql.SQL("DROP INDEX {}").format(sql.SQL(name)))
+        definitions.append(definition)
+    return definitions
+
+
+_INSERTS: tuple[LiteralString, ...] = (
+    (
+        "INSERT INTO memory.tenant_state (tenant_id, document_count, chunk_count, languages) "
+        "SELECT %(tenant)s, count(*), count(*), '{{english}}' FROM stage ON CONFLICT (tenant_id) DO UPDATE SET "
+        "document_count = excluded.document_count, chunk_count = excluded.chunk_count, languages = excluded.languages"
+    ),
+    (
+        "INSERT INTO memory.document (tenant_id, id, kind, title, adapter, external_ref, owner_principal_id, "
+        "access_tags, thread, thread_seq, author) "
+        "SELECT %(tenant)s, 'doc_' || lpad(n::text, 12, '0'), 'message', title, 'bench', n::text, %(principal)s, tags, "
+        "thread, n, author FROM stage"
+    ),
+    (
+        "INSERT INTO memory.version (tenant_id, id, document_id, version, content_hash, title, kind, access_tags, thread, "
+        "author, language, occurred_at, owner_principal_id, created_by_kind, authority, generation) "
+        "SELECT %(tenant)s, 'ver_' || lpad(n::text, 12, '0'), 'doc_' || lpad(n::text, 12, '0'), 1, n::text, title, "
+        "'message', tags, thread, author, 'english', at, %(principal)s, 'human', 0.5, 'g0' FROM stage"
+    ),
+    (
+        "INSERT INTO memory.chunk (tenant_id, id, version_id, document_id, ordinal, text, token_count) "
+        "SELECT %(tenant)s, 'chk_' || lpad(n::text, 12, '0'), 'ver_' || lpad(n::text, 12, '0'), "
+        "'doc_' || lpad(n::text, 12, '0'), 0, text, words FROM stage"
+    ),
+    (
+        "INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, version_id, ordinal, status, "
+        "owner_id, access_tags, kind, thread, thread_seq, context_key, author, occurred_at, temporal_class, authority, "
+        "words, asks, language, fts, terms, lex) "
+        "SELECT %(tenant)s, 'chk_' || lpad(n::text, 12, '0'), 'g0', 'doc_' || lpad(n::text, 12, '0'), "
+        "'ver_' || lpad(n::text, 12, '0'), 0, 'active', %(principal)s, tags, 'message', thread, n, thread, author, at, "
+        "'event', 0.5, words, asks, 'english', a.fts, memory.term_hashes(%(tenant)s, 'g0', a.fts), "
+        "memory.bm25_vector(a.fts) "
+        "FROM stage CROSS JOIN LATERAL (SELECT memory.analyse('english', head, body) AS fts OFFSET 0) AS a"
+    ),
+    (
+        "INSERT INTO {vectors} (tenant_id, chunk_id, generation, document_id, owner_id, access_tags, kind, status, "
+        "occurred_at, embedding) "
+        "SELECT %(tenant)s, 'chk_' || lpad(n::text, 12, '0'), 'g0', 'doc_' || lpad(n::text, 12, '0'), %(principal)s, tags, "
+        "'message', 'active', at, embedding FROM stage"
+    ),
+)

@@ -194,7 +194,10 @@ class Memory:
         """
         self._check_open()
         check_caller(tenant_id, principal_id)
-        prepared = [await self._prepare(item, principal_id=principal_id) for item in check_batch(items)]
+        prepared = [
+            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id)
+            for item in check_batch(items)
+        ]
         documents = [item for item in prepared if isinstance(item, NewDocument)]
         stored = iter(await self._stored(documents, tenant_id=tenant_id, principal_id=principal_id))
         return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]

@@ -1,21 +1,34 @@
 """What an import reads, in what order, under which names, in how much memory."""
 
 import json
+import os
 import tracemalloc
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from corbits_memory.cli.backend import Json
 from corbits_memory.cli.imports import items as items_module
-from corbits_memory.cli.imports.files import SourceFile, find_roots, iter_files
+from corbits_memory.cli.imports.files import ADAPTER, SourceFile, find_roots, iter_files
 from corbits_memory.cli.imports.items import Found, Item, Refused, Skipped, read_items
 from corbits_memory.cli.imports.load import BATCH_BYTES, Summary, load, wait_for_vectors
 from corbits_memory.cli.imports.progress import BarWatcher, QuietWatcher
-from corbits_memory.core.limits import EXTERNAL_REF_CHARS
+from corbits_memory.cli.output import print_json
+from corbits_memory.cli.remote import RemoteBackend
+from corbits_memory.cli.search import _about
+from corbits_memory.core.limits import EXTERNAL_REF_CHARS, ID_CHARS
 from corbits_memory.errors import InvalidInputError
+from corbits_memory.http import body as http_body
+from corbits_memory.http import memory_app
+from corbits_memory.plane import Memory
+from corbits_memory.ports import Caller
+from corbits_memory.testing import FakeDocumentStore
+from corbits_memory.validation import new_document
+from corbits_memory.wire.requests import add_input
 
 
 def make(folder: Path, *names: str) -> None:
@@ -97,6 +110,63 @@ def test_a_very_long_name_stays_within_the_limit_and_distinct(tmp_path: Path) ->
     assert all(len(ref) + 17 <= EXTERNAL_REF_CHARS for ref in found)
 
 
+@pytest.mark.parametrize("letter", ["山", "😀", "d"])
+def test_a_made_up_name_fits_beside_any_tenant(tmp_path: Path, letter: str) -> None:
+    folder = tmp_path.joinpath("box", *[letter * 60] * 14)
+    try:
+        make(folder, "a.jsonl", "b.jsonl")
+    except OSError:
+        pytest.skip("this file system has no such long names")
+    found = list(iter_files(find_roots([tmp_path / "box"])))
+    assert len({file.ref for file in found}) == 2
+    for file in found:
+        file.path.write_text('{"title": "t", "text": "x"}', encoding="utf-8")
+        (line,) = read_items(file, {})
+        assert isinstance(line, Item)
+        kept = new_document(add_input(line.body), tenant_id="😀" * ID_CHARS, principal_id="p")
+        assert kept.external_ref == line.body["external_ref"]
+        assert kept.adapter == ADAPTER
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["x.md", "x.jsonl"])
+async def test_a_pipe_is_never_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    make(tmp_path, "box/a.md")
+    pipe = tmp_path / "box" / name
+    os.mkfifo(pipe)
+    found = [item for file in iter_files(find_roots([tmp_path / "box"])) for item in read_items(file, {})]
+    summary = await load(Store(), found, batch_size=10, watcher=QuietWatcher())
+    assert (summary.counts["created"], summary.counts["skipped"], summary.failed) == (1, 1, 0)
+    assert f"{name}: skipped: is not a regular file" in capsys.readouterr().err
+    (refused,) = [item for file in iter_files(find_roots([pipe])) for item in read_items(file, {})]
+    assert isinstance(refused, Refused), "named itself, it is a failure"
+
+
+async def test_a_link_out_of_the_folder_is_told_and_not_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, "box/a.md", "box-too/secret.md", "box/deep/b.md")
+    (tmp_path / "box" / "in.md").symlink_to(Path("deep", "b.md"))
+    (tmp_path / "box" / "deep" / "out.md").symlink_to(tmp_path / "box-too" / "secret.md")
+    (tmp_path / "box" / "up.md").symlink_to(Path("..", "box-too", "secret.md"))
+    (tmp_path / "box" / "loop.md").symlink_to("loop.md")
+    found = [item for file in iter_files(find_roots([tmp_path / "box"])) for item in read_items(file, {})]
+    names = [item.body["external_ref"] for item in found if isinstance(item, Item)]
+    assert names == ["box/a.md", "box/in.md", "box/deep/b.md"]
+    summary = await load(Store(), found, batch_size=10, watcher=QuietWatcher())
+    assert (summary.counts["skipped"], summary.failed) == (2, 1)
+    told = capsys.readouterr().err
+    assert told.count("skipped: is a link that leads out of the folder") == 2
+    assert "loop.md: can't be read" in told
+
+
+def test_a_link_that_is_named_itself_is_read(tmp_path: Path) -> None:
+    make(tmp_path, "other/z.md")
+    (tmp_path / "l.md").symlink_to(tmp_path / "other" / "z.md")
+    (file,) = iter_files(find_roots([tmp_path / "l.md"]))
+    assert isinstance(next(iter(read_items(file, {}))), Item)
+
+
 def test_markdown_is_titled_by_its_heading_and_text_by_its_name(tmp_path: Path) -> None:
     note, plain = tmp_path / "n.md", tmp_path / "tide_table.txt"
     note.write_text("\ufeffIntro\n\n## The heading ##\n", encoding="utf-8")
@@ -146,6 +216,9 @@ def test_a_file_that_has_gone_is_refused(tmp_path: Path) -> None:
         (b'{"title": ', "not valid JSON (column"),
         (b'{"title": NaN}', "number"),
         (b'{"n": ' + b"9" * 5_000 + b"}", "number"),
+        (b'{"attributes": {"x": 1e400}}', "number"),
+        (b'{"text": "b \\ud800"}', "surrogate"),
+        (b'{"\\udfff": 1}', "surrogate"),
         (b"[" * 100_000, "nested too deeply"),
         (b'"text"', "JSON object"),
         (b"\xff", "UTF-8"),
@@ -207,6 +280,68 @@ async def test_batches_end_at_their_count_or_their_size() -> None:
     summary = await load(store, map(item, sizes), batch_size=3, watcher=QuietWatcher())
     assert store.batches == [3, 1, 1, 1, 1]
     assert summary.counts["created"] == len(sizes)
+
+
+@asynccontextmanager
+async def remote(store: FakeDocumentStore) -> AsyncIterator[RemoteBackend]:
+    """What ``--url`` talks to, with a server behind it."""
+    async with Memory(store) as memory:
+        app = memory_app(memory, identity=lambda request: Caller("t/1", "p"))
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://memory.test") as client:
+            yield RemoteBackend(client, tenant="t/1")
+
+
+async def test_a_batch_that_a_server_finds_too_large_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FakeDocumentStore()
+    monkeypatch.setattr(http_body, "BODY_BYTES", 500)
+    sizes = [10, 10, 200, 200, 600, 10, 10]
+    found = [Item(f"f:{n}", {"title": str(n), "text": "x" * size}, size) for n, size in enumerate(sizes)]
+    async with remote(store) as server:
+        summary = await load(server, found, batch_size=100, watcher=QuietWatcher())
+        kept = [document.content.title for document in store.documents]
+    assert kept == ["0", "1", "2", "3", "5", "6"]
+    assert summary.counts["created"] == 6
+    assert [failure["at"] for failure in summary.failures] == ["f:4"]
+    assert "larger than" in summary.failures[0]["problem"]
+
+
+async def test_an_odd_line_does_not_end_a_remote_import(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        b'{"title": "t", "text": "b \\ud800"}\n'
+        b'{"title": "t", "text": "x", "attributes": {"x": 1e400}}\n'
+        b'{"title": "good", "text": "x \\ud83d\\ude00"}\n'
+    )
+    store = FakeDocumentStore()
+    async with remote(store) as server:
+        summary = await load(server, read(path), batch_size=10, watcher=QuietWatcher())
+        kept = [document.content.title for document in store.documents]
+    assert kept == ["good"]
+    assert [failure["at"] for failure in summary.failures] == [f"{path}:1", f"{path}:2"]
+
+
+async def test_bytes_that_are_no_text_are_an_input_error_on_the_way_to_a_server() -> None:
+    async with remote(FakeDocumentStore()) as server:
+        with pytest.raises(InvalidInputError, match="UTF-8"):
+            await server.search({"query": "a\udcff"})
+
+
+def test_a_failure_in_a_file_whose_name_is_no_unicode_is_told_as_json(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    print_json({"at": "a\udcff.md"})
+    assert json.loads(capfd.readouterr().out) == {"at": "a\udcff.md"}
+
+
+def test_a_hit_shows_its_own_evidence() -> None:
+    item: Json = {
+        "score": 2.0031,
+        "kind": "note",
+        "attribution": {"evidence": "weak", "author": "Tomas", "occurredAt": "2026-05-20T17:42:00.000Z"},
+    }
+    assert _about(item) == "score 2.003 · evidence weak · note · Tomas · 2026-05-20 17:42"
+    assert _about({"score": 1, "kind": "page"}) == "score 1.000 · page", "a live source gives no attribution"
 
 
 async def test_an_import_of_any_size_takes_constant_memory(tmp_path: Path) -> None:

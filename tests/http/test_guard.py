@@ -4,6 +4,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -129,6 +130,19 @@ async def test_an_identity_may_refuse_in_its_own_way(
     assert "secret" not in answer.text
     assert "x-secret" not in answer.headers
     assert answer.headers.get("retry-after") == ("7" if status == 429 else None)
+
+
+@pytest.mark.parametrize("tenant", ["a/b", "a/memory/list", "memory", "ü?#%2F"])
+async def test_a_tenant_with_a_slash_in_its_name_is_reached(memory: Memory, tenant: str) -> None:
+    app = memory_app(memory, identity=lambda request: Caller(tenant, "ann"))
+    base = f"http://memory.test/api/tenants/{quote(tenant, safe='')}/memory"
+    async with client_of(app, base=base) as client:
+        for method, path in ROUTES:
+            answer = await client.request(method, path, json={} if method == "POST" else None)
+            assert answer.status_code == (400 if method == "POST" else 200), path
+        foreign = await client.get("http://memory.test/api/tenants/a/memory/memory/list")
+        assert error_of(foreign)["code"] == "tenant_mismatch"
+        assert (await client.get("http://memory.test/api/tenants/a/b/list")).status_code == 404
 
 
 # --- may it ------------------------------------------------------------------------------------------

@@ -365,7 +365,7 @@ async def test_other_search_limits_are_400(http: httpx2.AsyncClient, limit: obje
         ({"query": ""}, ["query"]),
         ({"query": " ", "kinds": []}, ["query"]),
         ({"query": "x", "kinds": [1, 2]}, ["kinds[0]", "kinds[1]"]),
-        ({"query": "x", "includeEvidence": "no"}, ["include_evidence"]),
+        ({"query": "x", "includeEvidence": "no"}, ["includeEvidence"]),
         ({"query": 5, "limit": 0, "profile": "x"}, ["query", "limit", "profile"]),
     ],
 )
@@ -373,6 +373,17 @@ async def test_bad_searches_are_400(
     http: httpx2.AsyncClient, body: dict[str, Any], fields: list[str]
 ) -> None:
     assert fields_of(await http.post("/search", json=body)) == fields
+
+
+@pytest.mark.parametrize("field", ["includeEvidence", "includeDeprecated"])
+async def test_a_search_names_its_fields_as_json_does(http: httpx2.AsyncClient, field: str) -> None:
+    answer = await http.post("/search", json={"query": "x", field: "yes"})
+    assert fields_of(answer) == [field]
+    assert error_of(answer)["message"] == f"{field} must be true or false"
+    both = await http.post("/search", json={"query": "x", field: 1, "max_per_document": 0})
+    assert set(fields_of(both)) == {field, "max_per_document"}
+    assert field in error_of(both)["message"]
+    assert "include_" not in both.text
 
 
 # --- list and capabilities ---------------------------------------------------------------------------

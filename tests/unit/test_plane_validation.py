@@ -25,8 +25,9 @@ from corbits_memory.validation import (
 
 
 def document(**fields: Any) -> NewDocument:
+    tenant_id = fields.pop("tenant_id", "acme")
     content = Content(title=fields.pop("title", "A"), text=fields.pop("text", "b"))
-    return new_document(AddInput(content=content, **fields), principal_id="u1")
+    return new_document(AddInput(content=content, **fields), tenant_id=tenant_id, principal_id="u1")
 
 
 def query(**fields: Any) -> SearchQuery:
@@ -61,9 +62,35 @@ def refused_fields(**fields: Any) -> list[str]:
     ],
 )
 def test_texts_have_a_greatest_length_in_code_points(field: str, limit: int) -> None:
-    assert getattr(document(**{field: "😀" * limit}), field) == "😀" * limit
+    wide = "é" if field == "external_ref" else "😀"  # its bytes have a limit of their own
+    assert getattr(document(**{field: wide * limit}), field) == wide * limit
     assert getattr(document(**{field: "x" * (limit - 1)}), field) == "x" * (limit - 1)
     assert refused_fields(**{field: "x" * (limit + 1)}) == [field]
+
+
+@pytest.mark.parametrize(("tenant", "adapter"), [("acme", "http"), ("室" * 256, "é" * 256)])
+def test_tenant_adapter_and_reference_fit_one_key_in_bytes(tenant: str, adapter: str) -> None:
+    left = limits.REFERENCE_BYTES - len((tenant + adapter).encode())
+    at = "山" * (left // 3) + "x" * (left % 3)
+    for reference in (at, at[1:]):
+        kept = document(tenant_id=tenant, adapter=adapter, external_ref=reference)
+        assert kept.external_ref == reference
+    with pytest.raises(InvalidInputError, match="2,600 bytes") as caught:
+        document(tenant_id=tenant, adapter=adapter, external_ref=at + "x")
+    assert [field for field, _ in problems(caught)] == ["external_ref"]
+
+
+def test_a_reference_of_han_characters_alone_can_be_too_long() -> None:
+    assert refused_fields(external_ref="山" * limits.EXTERNAL_REF_CHARS) == ["external_ref"]
+
+
+def test_the_name_that_a_document_without_one_gets_counts_too() -> None:
+    tenant = "😀" * limits.ID_CHARS
+    left = limits.REFERENCE_BYTES - 2 * len(tenant.encode()) - len("memory::") - 36
+    wide = "é" * (left // 2) + "x" * (left % 2)
+    assert document(tenant_id=tenant, adapter=wide).adapter == wide
+    assert document(tenant_id=tenant, adapter=wide[1:]).adapter == wide[1:]
+    assert refused_fields(tenant_id=tenant, adapter="éé" + wide[1:]) == ["adapter"]
 
 
 @pytest.mark.parametrize("field", ["title", "text", "kind", "adapter", "external_ref", "thread", "author"])
@@ -332,7 +359,7 @@ def test_a_broken_file_is_refused(broken: dict[str, Any]) -> None:
 def test_content_must_be_a_content() -> None:
     wrong: Any = {"title": "a", "text": "b"}
     with pytest.raises(InvalidInputError, match=r"^content must be a Content$"):
-        new_document(AddInput(content=wrong), principal_id="p")
+        new_document(AddInput(content=wrong), tenant_id="t", principal_id="p")
 
 
 def test_a_batch_has_at_most_a_thousand_items() -> None:

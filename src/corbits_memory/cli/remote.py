@@ -45,7 +45,8 @@ class RemoteBackend:
             if len(bodies) > 1:
                 half = len(bodies) // 2
                 return [*await self.add_batch(bodies[:half]), *await self.add_batch(bodies[half:])]
-            return [{"error": {"code": error.code, "message": error.message}}]
+            told = f"{error.message}, or add it on the server's machine, without --url"
+            return [{"error": {"code": error.code, "message": told}}]
         results: list[Json] = answer["results"]
         return results
 
@@ -101,7 +102,7 @@ class RemoteBackend:
 
 
 class _TooLargeError(ServerError):
-    """One document is larger than the server takes at once; add it on the server's machine, without --url."""
+    """The request is larger than the server takes at once."""
 
     code = "too_large"
 

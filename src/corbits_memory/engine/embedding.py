@@ -11,7 +11,7 @@ from corbits_memory.core.passages import passage_text
 from corbits_memory.engine.drafts import Row
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.vectors import VectorRegistry, VectorSpace, vector_text
+from corbits_memory.engine.vectors import Standing, VectorRegistry, VectorSpace, vector_text
 from corbits_memory.errors import EmbedError, EmbedHttpError, MemoryError
 from corbits_memory.ports import Embedder
 
@@ -45,18 +45,24 @@ class EmbeddingService:
         """Embed just-captured chunks if it can be done in time. False: the queue has them, a worker goes on."""
         try:
             async with asyncio.timeout(seconds):
-                await self.embed(tenant_id, chunk_ids)
+                done = await self.embed(tenant_id, chunk_ids)
         except TimeoutError:
             logger.info("vectors of %d chunks are left to the worker", len(chunk_ids))
             return False
         except MemoryError as error:
             logger.warning("embedding failed, the queue keeps %d chunks: %s", len(chunk_ids), error.code)
             return False
-        return True
+        return done
 
     async def drain(self, tenant_id: str, *, slices: int | None = None) -> int:
         """Embed what is due for a tenant; the number of chunks done. Postpones what fails, and says why."""
         if self._embedder is None:
+            return 0
+        try:
+            if not await self._settle(tenant_id):
+                return 0
+        except EmbedError as error:
+            await self._postpone(tenant_id, await self._claim(tenant_id), error)
             return 0
         done = 0
         while slices is None or slices > 0:
@@ -64,7 +70,8 @@ class EmbeddingService:
             if not claimed:
                 break
             try:
-                await self.embed(tenant_id, claimed)
+                if not await self.embed(tenant_id, claimed):
+                    break
             except EmbedError as error:
                 if len(claimed) == 1 or not await self._embed_singly(tenant_id, claimed, error):
                     await self._postpone(tenant_id, claimed, error)
@@ -73,39 +80,49 @@ class EmbeddingService:
             slices = None if slices is None else slices - 1
         return done
 
-    async def embed(self, tenant_id: str, chunk_ids: Sequence[str]) -> None:
-        """Vectors for chunks, stored and off the queue. Raises ``EmbedError`` with nothing stored."""
+    async def embed(self, tenant_id: str, chunk_ids: Sequence[str]) -> bool:
+        """Vectors for chunks, stored and off the queue. Raises ``EmbedError`` with nothing stored.
+
+        False, with nothing stored either: the tenant's vectors are not of this model, or not yet.
+        """
         if self._embedder is None or not chunk_ids:
-            return
-        space = await self._registry.activate(tenant_id, self._embedder)
+            return True
+        space, standing = await self._registry.claim(tenant_id, self._embedder)
+        if standing is not Standing.ACTIVE:
+            return False
         async with self._database.tenant(tenant_id) as conn:
             cursor = conn.cursor(row_factory=dict_row)
             await cursor.execute(self._queries["passages"], {"tenant": tenant_id, "chunks": list(chunk_ids)})
             rows = await cursor.fetchall()
         if not rows:
-            return
+            return True
         vectors = await self._embedder.embed([_passage(row) for row in rows], purpose="passage")
         _check_dims(vectors, space)
-        await self._store(tenant_id, space, rows, vectors)
+        return await self._store(tenant_id, space, rows, vectors)
 
     async def enqueue_missing(self, tenant_id: str) -> int:
-        """Queue every searchable chunk that the configured model has no vector of; how many were missing."""
+        """Queue every searchable chunk that the configured model has no vector of; how many were missing.
+
+        The model becomes the tenant's, also when a process with another one was opened later.
+        """
         if self._embedder is None:
             return 0
-        space = await self._registry.activate(tenant_id, self._embedder)
-        query = space.compose(self._queries["enqueue_missing"])
-        after, queued = "", 0
-        while True:
-            async with self._database.tenant(tenant_id) as conn:
-                row = await (await conn.execute(query, {"tenant": tenant_id, "after": after})).fetchone()
-            if row is None or row[0] is None:
-                return queued
-            after, queued = row[0], queued + row[1]
+        space, standing = await self._registry.claim(tenant_id, self._embedder, by_hand=True)
+        queued = await self._enqueue_missing(tenant_id, space)
+        if standing is not Standing.ACTIVE:
+            await self._registry.activate(tenant_id, space)
+        return queued
 
     async def due_tenants(self) -> list[str]:
+        """Tenants with chunks to embed, and those whose change of models was interrupted."""
+        if self._embedder is None:
+            return []
         async with self._database.operator() as conn:
             rows = await (await conn.execute(self._queries["due_tenants"])).fetchall()
-        return [row[0] for row in rows]
+            rows += await (
+                await conn.execute(self._queries["changing_tenants"], {"model_key": self._embedder.model_key})
+            ).fetchall()
+        return sorted({row[0] for row in rows})
 
     async def pending(self, tenant_id: str, principal_id: str | None = None) -> Pending:
         """How many chunks wait: a principal's own, or all of the tenant."""
@@ -119,6 +136,28 @@ class EmbeddingService:
                 await conn.execute(self._queries["pending"], {"tenant": tenant_id, "principal": principal_id})
             ).fetchone()
         return Pending(*row) if row else Pending(0)
+
+    async def _settle(self, tenant_id: str) -> bool:
+        """Bring a change of models to its end. False: the tenant's vectors are for another process to make."""
+        if self._embedder is None:
+            return False
+        space, standing = await self._registry.claim(tenant_id, self._embedder)
+        if standing is not Standing.CHOSEN:
+            return standing is Standing.ACTIVE
+        queued = await self._enqueue_missing(tenant_id, space)
+        logger.info("another model: %d chunks of a tenant are queued to be embedded anew", queued)
+        return await self._registry.activate(tenant_id, space)
+
+    async def _enqueue_missing(self, tenant_id: str, space: VectorSpace) -> int:
+        """In pages, each a transaction; twice is as good as once."""
+        query = space.compose(self._queries["enqueue_missing"])
+        after, queued = "", 0
+        while True:
+            async with self._database.tenant(tenant_id) as conn:
+                row = await (await conn.execute(query, {"tenant": tenant_id, "after": after})).fetchone()
+            if row is None or row[0] is None:
+                return queued
+            after, queued = row[0], queued + row[1]
 
     async def _claim(self, tenant_id: str) -> list[str]:
         async with self._database.tenant(tenant_id) as conn:
@@ -141,17 +180,24 @@ class EmbeddingService:
 
     async def _store(
         self, tenant_id: str, space: VectorSpace, rows: list[Row], vectors: list[list[float]]
-    ) -> None:
+    ) -> bool:
         chunks = [row["chunk_id"] for row in rows]
-        async with self._database.tenant(tenant_id) as conn, conn.pipeline():
-            await conn.execute(
-                space.compose(self._queries["store_vectors"]),
-                {"tenant": tenant_id, "chunks": chunks, "vectors": [vector_text(v) for v in vectors]},
-            )
-            await conn.execute(
-                self._queries["dequeue_chunks"],
-                {"tenant": tenant_id, "chunks": chunks, "enqueued": [row["enqueued_at"] for row in rows]},
-            )
+        parameters = {"tenant": tenant_id, "chunks": chunks}
+        async with self._database.tenant(tenant_id) as conn:
+            # Else a process with the model before would take off the queue what the new table lacks.
+            if not await self._registry.hold(conn, tenant_id, space):
+                await conn.execute(self._queries["release_chunks"], parameters)
+                return False
+            async with conn.pipeline():
+                await conn.execute(
+                    space.compose(self._queries["store_vectors"]),
+                    {**parameters, "vectors": [vector_text(v) for v in vectors]},
+                )
+                await conn.execute(
+                    self._queries["dequeue_chunks"],
+                    {**parameters, "enqueued": [row["enqueued_at"] for row in rows]},
+                )
+        return True
 
     async def _postpone(self, tenant_id: str, chunk_ids: list[str], error: EmbedError) -> None:
         logger.warning("%d chunks of a tenant wait for a vector: %s", len(chunk_ids), error.code)

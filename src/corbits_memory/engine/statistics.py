@@ -33,6 +33,6 @@ class StatisticsService:
             await conn.execute(
                 "SELECT pg_advisory_xact_lock(hashtext('memory.term_stat'), hashtext(%s))", [tenant_id]
             )
-            for query in ("forget_terms", "count_terms", "stamp", "draw_sample"):
+            for query in ("forget_terms", "count_terms", "draw_sample", "stamp"):
                 await conn.execute(self._queries[query], parameters)
         logger.info("term statistics of a tenant counted anew")

@@ -1,7 +1,9 @@
 """The default document store: the services of the engine behind the port."""
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from corbits_memory.config import EngineConfig
@@ -16,7 +18,7 @@ from corbits_memory.engine.statistics import StatisticsService
 from corbits_memory.engine.timeline import TimelineService
 from corbits_memory.engine.vectors import VectorRegistry
 from corbits_memory.engine.worker import Worker
-from corbits_memory.errors import MemoryError, MigrationError, UnavailableError
+from corbits_memory.errors import DatabaseError, MemoryError, MigrationError, UnavailableError
 from corbits_memory.ports import (
     AddResult,
     Embedder,
@@ -27,6 +29,8 @@ from corbits_memory.ports import (
     StoreCapabilities,
     TimelineEvent,
 )
+
+logger = logging.getLogger("corbits_memory.store")
 
 INLINE_DOCUMENTS = 16
 """Larger batches leave all vectors to the worker: a load is done when its text is durable and findable."""
@@ -51,19 +55,26 @@ class PostgresDocumentStore:
         self._embedder = embedder
         self._reranker = reranker
         self._clock = clock
+        self._open = False
+        self._closed = False
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """The services over a new pool; a pool that was closed stays closed."""
+        config = self._config
         self._database = Database(config.database_url, pool_max=config.db_pool_max)
-        registry = VectorRegistry(self._database, vector_type=config.vector_type)
-        self.embedding = EmbeddingService(self._database, registry, embedder)
+        self._registry = VectorRegistry(self._database, vector_type=config.vector_type)
+        self.embedding = EmbeddingService(self._database, self._registry, self._embedder)
         self.statistics = StatisticsService(self._database)
         self._worker = Worker(config.database_url, self.embedding, self.statistics)
         self._timeline = TimelineService(self._database)
         self._search = SearchService(
             self._database,
-            embedder=embedder,
-            reranker=reranker,
+            embedder=self._embedder,
+            reranker=self._reranker,
             language=config.fts_language,
             profile=config.profile,
-            clock=clock,
+            clock=self._clock,
         )
         self._capture: CaptureService | None = None
 
@@ -77,23 +88,35 @@ class PostgresDocumentStore:
         return self._database.second_lock
 
     async def open(self) -> None:
-        """Connect and check that database and configuration fit. Raises ``ConfigError`` saying what to run."""
-        await self._database.open()
+        """Connect and check that database and configuration fit. Raises ``ConfigError`` saying what to run.
+
+        May be tried again after it failed. The models' clients open themselves when they are first asked.
+        """
+        if self._closed:
+            raise UnavailableError("This document store is closed; create a new one.")
+        if self._open:
+            return
         try:
+            await self._database.open()
             await self._verify()
-            await self._worker.open()
+            await self._registry.open()
+            await self._open_worker()
         except BaseException:
-            await self._database.close()
+            failed = self._database
+            self._assemble()
+            await failed.close()
             raise
-        if self._config.run_worker:
-            self._worker.start()
+        self._open = True
 
     async def close(self) -> None:
-        await self._worker.close()
-        await self._database.close()
-        for model in (self._embedder, self._reranker):
-            if model is not None:
-                await model.aclose()
+        """Close all that was opened, the models' clients included; one that fails keeps no other open."""
+        self._open, self._closed = False, True
+        async with AsyncExitStack() as stack:
+            for model in (self._embedder, self._reranker):
+                if model is not None:
+                    stack.push_async_callback(model.aclose)
+            stack.push_async_callback(self._database.close)
+            stack.push_async_callback(self._worker.close)
 
     async def add(
         self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
@@ -154,6 +177,18 @@ class PostgresDocumentStore:
         self._capture = CaptureService(
             self._database, language=self._config.fts_language, known_languages=known
         )
+
+    async def _open_worker(self) -> None:
+        try:
+            await self._worker.open()
+        except DatabaseError as error:
+            if self._config.run_worker:
+                raise
+            # Only jobs would be deferred over it: the worker of another process finds their work by itself.
+            logger.warning("no jobs are deferred: %s", error.message)
+            return
+        if self._config.run_worker:
+            self._worker.start()
 
     async def _embed_captured(
         self, tenant_id: str, chunk_ids: Sequence[str], seconds: float

@@ -4,6 +4,8 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,6 +23,7 @@ logger = logging.getLogger("corbits_memory.vectors")
 
 _TABLE = re.compile(r"^embedding_[a-f0-9]{16}$")
 PARTITIONS = 16
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 VECTOR_DIMS_MAX = 2_000
 """pgvector indexes ``vector`` only up to here; ``halfvec`` up to 4,000."""
 
@@ -63,6 +66,18 @@ class VectorSpace:
         return sql.SQL(text).format(table=self.qualified, type=sql.SQL(self.type))
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A row of the registry, as far as it decides."""
+
+    model_key: str
+    status: str
+    chosen_at: datetime
+
+    def is_newer_than(self, other: "_Model") -> bool:
+        return (self.chosen_at, self.model_key) > (other.chosen_at, other.model_key)
+
+
 def _without_credentials(url: str) -> str:
     """The registry says where a model is, never how to get in."""
     parts = urlsplit(url)
@@ -73,36 +88,125 @@ def vector_text(vector: Sequence[float]) -> str:
     return "[" + ",".join(map(repr, map(float, vector))) + "]"
 
 
+class Standing(StrEnum):
+    """What a process's model is to a tenant."""
+
+    ACTIVE = "active"
+    """Its vectors are what searches read; missing ones stand in the queue."""
+    CHOSEN = "chosen"
+    """It is to become the active one, as soon as all that its table lacks is queued. None is active until then."""
+    RETIRED = "retired"
+    """A process that opened later has another model: this one stores no vectors."""
+
+
 class VectorRegistry:
-    """Finds, creates and activates vector spaces. One ensure a process, tenant and model."""
+    """Finds, creates and activates vector spaces. One ensure a process, tenant and model.
+
+    Of processes with different models, the one that opened last decides, so that in a rolling deploy no
+    process of the old configuration takes the tenant back. For that a model's ``updated_at`` is when the
+    last process opened that came with it: the newest is the chosen one. A change of models has three steps,
+    each durable, so that a crash between them is mended by whoever goes on:
+
+    1. :meth:`claim`: the model before is no longer active, and nobody stores vectors of it any more;
+    2. whatever the new table lacks is queued (``EmbeddingService``, in the worker);
+    3. :meth:`activate`: searches read the new table, and say that it is partial while the queue is not empty.
+    """
 
     def __init__(self, database: Database, *, vector_type: str) -> None:
         self._database = database
         self._vector_type = vector_type
         self._queries = load_queries("vectors")
-        self._ensured: dict[tuple[str, str], VectorSpace] = {}
+        self._opened_at: datetime | None = None
+        self._active: dict[tuple[str, str], VectorSpace] = {}
         self._tables: set[str] = set()
+        self._retired: set[str] = set()
 
-    async def active(self, tenant_id: str) -> VectorSpace | None:
-        async with self._database.tenant(tenant_id) as conn:
-            return await active_space(conn, tenant_id)
+    async def open(self) -> None:
+        """Note when this process opened, by the database's clock: what :meth:`claim` decides by."""
+        async with self._database.operator() as conn:
+            row = await (await conn.execute("SELECT clock_timestamp()")).fetchone()
+        self._opened_at = None if row is None else row[0]
 
-    async def activate(self, tenant_id: str, embedder: Embedder) -> VectorSpace:
-        """Ensure the model's space and make it the one that the tenant's searches read."""
-        known = self._ensured.get((tenant_id, embedder.model_key))
-        if known is not None:
-            return known
+    async def claim(
+        self, tenant_id: str, embedder: Embedder, *, by_hand: bool = False
+    ) -> tuple[VectorSpace, Standing]:
+        """Ensure the model's space, and find out or decide whether it is the one that the tenant uses.
+
+        At once active where no other model ever was: what was captured without one stands in the queue
+        already. ``by_hand``: an operator asks for this model now, whoever opened when.
+        """
+        known = self._active.get((tenant_id, embedder.model_key))
+        if known is not None and not by_hand:
+            return known, Standing.ACTIVE
         space = await self._space_of(embedder)
         if space.table not in self._tables:
             await self._create_table(space)
             self._tables.add(space.table)
         async with self._database.tenant(tenant_id) as conn:
-            await self._register(conn, tenant_id, space)
-            parameters = {"tenant": tenant_id, "model_key": space.model_key}
-            await conn.execute(self._queries["step_back_models"], parameters)
-            await conn.execute(self._queries["activate_model"], parameters)
-        self._ensured[tenant_id, embedder.model_key] = space
-        return space
+            others, mine = await self._models(
+                conn, tenant_id, space, since=None if by_hand else self._opened_at
+            )
+            standing = await self._decide(conn, tenant_id, mine, others)
+        if standing is Standing.ACTIVE:
+            self._active[tenant_id, space.model_key] = space
+        elif standing is Standing.RETIRED and tenant_id not in self._retired:
+            self._retired.add(tenant_id)
+            logger.warning(
+                "a tenant's vectors are of another model than %s: a process with that one was opened later. "
+                "Restart this one, or run: corbits-memory embed backfill",
+                space.model_id,
+            )
+        return space, standing
+
+    async def activate(self, tenant_id: str, space: VectorSpace) -> bool:
+        """The last step of a change of models. False: another model has been chosen meanwhile."""
+        async with self._database.tenant(tenant_id) as conn:
+            others, mine = await self._models(conn, tenant_id, space, since=_LONG_AGO)
+            if any(other.is_newer_than(mine) for other in others):
+                return False
+            await self._set_active(conn, tenant_id, space.model_key)
+        self._active[tenant_id, space.model_key] = space
+        logger.info("a tenant's searches now read the vectors of %s", space.model_id)
+        return True
+
+    async def hold(self, conn: Connection, tenant_id: str, space: VectorSpace) -> bool:
+        """Keep the model active until the transaction ends. False: it is not, and not held to be any more."""
+        parameters = {"tenant": tenant_id, "model_key": space.model_key}
+        held = await (await conn.execute(self._queries["hold_active_model"], parameters)).fetchone()
+        if held is None:
+            self._active.pop((tenant_id, space.model_key), None)
+        return held is not None
+
+    async def _models(
+        self, conn: Connection, tenant_id: str, space: VectorSpace, *, since: datetime | None
+    ) -> tuple[list[_Model], _Model]:
+        """The tenant's other models and this one, registered and locked: whoever stores vectors has finished."""
+        parameters = {"tenant": tenant_id}
+        await conn.execute(self._queries["lock_registry"], parameters)
+        await conn.execute(self._queries["lock_models"], parameters)
+        await self._register(conn, tenant_id, space, since)
+        rows = await (await conn.execute(self._queries["lock_models"], parameters)).fetchall()
+        models = {row[0]: _Model(*row) for row in rows}
+        mine = models.pop(space.model_key)
+        return list(models.values()), mine
+
+    async def _decide(self, conn: Connection, tenant_id: str, mine: _Model, others: list[_Model]) -> Standing:
+        if any(other.is_newer_than(mine) for other in others):
+            return Standing.RETIRED
+        if mine.status == "active":
+            return Standing.ACTIVE
+        if not others:
+            await self._set_active(conn, tenant_id, mine.model_key)
+            return Standing.ACTIVE
+        await conn.execute(
+            self._queries["step_back_models"], {"tenant": tenant_id, "model_key": mine.model_key}
+        )
+        return Standing.CHOSEN
+
+    async def _set_active(self, conn: Connection, tenant_id: str, model_key: str) -> None:
+        parameters = {"tenant": tenant_id, "model_key": model_key}
+        await conn.execute(self._queries["step_back_models"], parameters)
+        await conn.execute(self._queries["activate_model"], parameters)
 
     async def _space_of(self, embedder: Embedder) -> VectorSpace:
         dims = await embedder.dims()
@@ -121,7 +225,9 @@ class VectorRegistry:
             vector_type="halfvec" if wide else self._vector_type,
         )
 
-    async def _register(self, conn: Connection, tenant_id: str, space: VectorSpace) -> None:
+    async def _register(
+        self, conn: Connection, tenant_id: str, space: VectorSpace, since: datetime | None
+    ) -> None:
         await conn.execute(
             self._queries["register_model"],
             {
@@ -133,6 +239,7 @@ class VectorRegistry:
                 "api_style": space.api_style,
                 "dims": space.dims,
                 "vector_type": space.vector_type,
+                "since": since,
             },
         )
 

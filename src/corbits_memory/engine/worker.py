@@ -10,11 +10,14 @@ from contextlib import suppress
 
 import psycopg
 from procrastinate import App, PsycopgConnector, exceptions
+from procrastinate.jobs import Status
+from psycopg.conninfo import conninfo_to_dict
 
 from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.migrate import JOBS_SCHEMA
+from corbits_memory.engine.pool import ACQUIRE_SECONDS
 from corbits_memory.engine.statistics import StatisticsService
-from corbits_memory.errors import MemoryError
+from corbits_memory.errors import DatabaseError, MemoryError
 
 logger = logging.getLogger("corbits_memory.worker")
 
@@ -25,6 +28,8 @@ STATISTICS_CRON = "*/5 * * * *"
 SLICES_A_JOB = 4
 """A job takes this many claims of the queue and then lets other tenants' jobs go first."""
 SHUTDOWN_SECONDS = 2.0
+STALLED_SECONDS = 120.0
+"""A worker that has not been heard of for so long has died; it says so every ten seconds."""
 
 
 class Worker:
@@ -33,31 +38,45 @@ class Worker:
     def __init__(
         self, url: str, embedding: EmbeddingService, statistics: StatisticsService, *, concurrency: int = 1
     ) -> None:
+        self._url = url
         self._embedding = embedding
         self._statistics = statistics
         self._concurrency = concurrency
-        self._app = App(
-            connector=PsycopgConnector(
-                conninfo=url,
-                min_size=1,
-                max_size=3,
-                kwargs={
-                    "options": f"-c search_path={JOBS_SCHEMA}",
-                    "application_name": "corbits-memory worker",
-                },
-            )
-        )
+        self._app: App | None = None
+        """Open, or not there."""
         self._task: asyncio.Task[None] | None = None
-        self._opened = False
-        self._define_jobs()
 
     async def open(self) -> None:
-        """Ready to defer jobs; :meth:`start` also runs them."""
-        await self._app.open_async()
-        self._opened = True
+        """Ready to defer jobs; :meth:`start` also runs them. Raises ``DatabaseError``."""
+        app = App(
+            connector=PsycopgConnector(
+                conninfo=self._url,
+                min_size=1,
+                max_size=3,
+                timeout=ACQUIRE_SECONDS,
+                kwargs={"options": _options(self._url), "application_name": "corbits-memory worker"},
+            )
+        )
+        self._define_jobs(app)
+        try:
+            # The library would wait for half a minute.
+            async with asyncio.timeout(ACQUIRE_SECONDS):
+                await app.open_async()
+        except BaseException as error:
+            await app.close_async()
+            if isinstance(error, (TimeoutError, psycopg.Error, exceptions.ConnectorException)):
+                raise DatabaseError(
+                    "The worker can't connect to the database, although the memory can. Its connections set "
+                    f"search_path by `options`: a pooler has to let that pass ({type(error).__name__})."
+                ) from error
+            raise
+        self._app = app
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="corbits-memory worker")
+        """Run jobs until :meth:`close`; after :meth:`open`."""
+        if self._app is None:
+            raise RuntimeError("a worker is opened before it is started")
+        self._task = asyncio.create_task(self._run(self._app), name="corbits-memory worker")
 
     async def close(self) -> None:
         """Stop running jobs; what they had leased comes free by time."""
@@ -69,13 +88,13 @@ class Worker:
             with suppress(asyncio.CancelledError):
                 self._task.result()
             self._task = None
-        if self._opened:
-            await self._app.close_async()
-            self._opened = False
+        if self._app is not None:
+            app, self._app = self._app, None
+            await app.close_async()
 
     async def embed_soon(self, tenant_id: str) -> None:
         """Have a tenant's queue worked off. One waiting job is enough; none at all is mended by the sweep."""
-        if not self._opened:
+        if self._app is None:
             return
         try:
             await self._app.configure_task(
@@ -86,18 +105,19 @@ class Worker:
         except exceptions.ConnectorException:
             logger.warning("a job could not be deferred; the sweep will find its work")
 
-    async def _run(self) -> None:
+    async def _run(self, app: App) -> None:
         while True:
             try:
-                await self._sweep()
+                await self._sweep(app)
                 _stop_if_cancelled()
-                await self._app.run_worker_async(
+                await app.run_worker_async(
                     queues=[QUEUE],
                     concurrency=self._concurrency,
                     install_signal_handlers=False,
                     shutdown_graceful_timeout=SHUTDOWN_SECONDS,
                     delete_jobs="always",
                     fetch_job_polling_interval=5.0,
+                    stalled_worker_timeout=STALLED_SECONDS,
                 )
                 return
             except (psycopg.Error, exceptions.ProcrastinateException, MemoryError) as error:
@@ -105,26 +125,41 @@ class Worker:
                 logger.warning("the worker starts again: %s", type(error).__name__)
                 await asyncio.sleep(2.0)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, app: App) -> None:
+        await _forget_stalled(app)
         for tenant_id in await self._embedding.due_tenants():
             await self.embed_soon(tenant_id)
 
-    def _define_jobs(self) -> None:
-        @self._app.task(name=DRAIN, queue=QUEUE)
+    def _define_jobs(self, app: App) -> None:
+        @app.task(name=DRAIN, queue=QUEUE)
         async def embed_pending(tenant_id: str) -> None:
             done = await self._embedding.drain(tenant_id, slices=SLICES_A_JOB)
             if done:
                 await self.embed_soon(tenant_id)
 
-        @self._app.periodic(cron=SWEEP_CRON)
-        @self._app.task(name="memory.sweep", queue=QUEUE)
+        @app.periodic(cron=SWEEP_CRON)
+        @app.task(name="memory.sweep", queue=QUEUE)
         async def sweep(timestamp: int) -> None:
-            await self._sweep()
+            await self._sweep(app)
 
-        @self._app.periodic(cron=STATISTICS_CRON)
-        @self._app.task(name="memory.statistics", queue=QUEUE)
+        @app.periodic(cron=STATISTICS_CRON)
+        @app.task(name="memory.statistics", queue=QUEUE)
         async def refresh_statistics(timestamp: int) -> None:
             await self._statistics.refresh_stale()
+
+
+async def _forget_stalled(app: App) -> None:
+    """Delete the jobs of workers that died: what they were to do stands in our tables and is swept."""
+    for job in await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=STALLED_SECONDS):
+        # Another process may have been first.
+        with suppress(exceptions.ConnectorException):
+            await app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
+
+
+def _options(url: str) -> str:
+    """The URL's own settings, and the schema of the jobs."""
+    own = conninfo_to_dict(url).get("options")
+    return f"{own or ''} -c search_path={JOBS_SCHEMA}".strip()
 
 
 def _stop_if_cancelled() -> None:

@@ -18,7 +18,8 @@ LANGUAGE = r"^[A-Za-z]{2,32}(?:[-_][A-Za-z0-9]{1,8}){0,4}$"
 """A language's name (``english``) or tag (``en-GB``)."""
 
 TOO_LONG_REFERENCE = (
-    f"is too long: tenant, adapter and external_ref together may take {limits.REFERENCE_BYTES:,} bytes in UTF-8"
+    "is too long: tenant, adapter and external_ref together may take at most "
+    f"{limits.REFERENCE_BYTES:,} bytes in UTF-8"
 )
 
 _LANGUAGE = re.compile(LANGUAGE)

@@ -127,9 +127,10 @@ BEGIN
       'SELECT array_agg((SELECT count(*) FROM m WHERE m.terms @> ARRAY[t.term]) ORDER BY t.i) '
       'FROM unnest($1) WITH ORDINALITY AS t(term, i)', p_predicate) INTO dfs USING p_terms;
   ELSIF p_counted THEN
-    SELECT array_agg(coalesce(s.df, 0) ORDER BY t.i) INTO dfs
-    FROM unnest(p_terms) WITH ORDINALITY AS t(term, i)
-    LEFT JOIN memory.term_stat s ON s.tenant_id = tenant AND s.generation = p_generation AND s.term = t.term;
+    -- One look-up a term: a join would read all of the tenant's terms.
+    SELECT array_agg(coalesce((SELECT s.df FROM memory.term_stat s WHERE s.tenant_id = tenant
+      AND s.generation = p_generation AND s.term = t.term), 0) ORDER BY t.i) INTO dfs
+    FROM unnest(p_terms) WITH ORDINALITY AS t(term, i);
   ELSE
     EXECUTE format(
       'SELECT array_agg((SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE r.tenant_id = %L '
@@ -356,7 +357,8 @@ END $$;
 
 -- Both channels' candidates, their neighbours, and both scores of each, exact. One row a chunk.
 --   p_vector   a quoted SQL expression of the query vector, or NULL: no dense channel
---   before, after: up to three visible neighbours of a candidate, nearest first
+--   around     up to three visible neighbours before and after a candidate, each nearest first: 'a,b;c,d'. Of the
+--              first two fifths of each channel: what stands further down is not lifted to the top by its neighbours
 CREATE FUNCTION memory.retrieve(
   p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_limit integer, p_small integer,
   p_table text, p_vector text, p_sample text[])
@@ -364,13 +366,16 @@ RETURNS TABLE (
   chunk_id text, document_id text, version_id text, ordinal integer, thread text, context_key text,
   occurred_at timestamptz, thread_seq bigint, author text, asks boolean, words integer, authority real,
   temporal_class text, valid_until timestamptz, bm25 float8, total float8, cosine float8,
-  lexical boolean, dense boolean, before text[], after text[],
+  lexical boolean, dense boolean, around text,
   visible integer, known float8, mean float8, deviation float8, vectors bigint)
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
   lex record;
   den record;
+  wanted text[];
+  expanded text[];
+  windows text[];
 BEGIN
   SELECT * INTO lex FROM memory.lexical_candidates(p_scope, p_query, p_required, p_excluded, p_limit, p_small);
   IF lex.visible = 0 THEN
@@ -384,45 +389,42 @@ BEGIN
     SELECT * INTO den
     FROM memory.dense_nearest(p_table, p_vector, memory.scope_predicate(p_scope), p_limit, p_sample);
   END IF;
-  -- Rows are asked for by arrays of keys, and vectors one by one: of joins the planner expects thousands of rows,
-  -- and then reads whole tables.
-  RETURN QUERY EXECUTE format($sql$
-    WITH seed AS (
-      SELECT s.chunk_id, bool_or(s.lexical) AS lexical, bool_or(s.dense) AS dense
-      FROM (SELECT unnest($1) AS chunk_id, true AS lexical, false AS dense
-            UNION ALL SELECT unnest($2), false, true) AS s
-      GROUP BY s.chunk_id
-    ), base AS MATERIALIZED (
-      SELECT r.chunk_id, r.context_key, r.occurred_at, r.thread_seq, seed.lexical, seed.dense
-      FROM seed JOIN memory.search_row r ON r.chunk_id = seed.chunk_id
-      WHERE r.chunk_id = ANY ($1 || $2) AND %1$s
+  -- In two steps, with keys as arrays: of joins the planner expects thousands of rows, and then reads whole tables.
+  EXECUTE format($sql$
+    WITH base AS MATERIALIZED (
+      SELECT r.chunk_id, r.context_key, r.occurred_at, r.thread_seq FROM memory.search_row r
+      WHERE r.chunk_id = ANY ($1[:$3] || $2[:$3]) AND r.context_key IS NOT NULL AND %1$s
     ), around AS MATERIALIZED (
-      SELECT b.chunk_id, b.lexical, b.dense,
-        CASE WHEN b.context_key IS NOT NULL THEN ARRAY(
+      SELECT b.chunk_id,
+        ARRAY(
           SELECT r.chunk_id FROM memory.search_row r
           WHERE %2$s AND r.context_key = b.context_key
             AND (r.occurred_at, r.thread_seq, r.chunk_id) < (b.occurred_at, b.thread_seq, b.chunk_id)
-          ORDER BY r.occurred_at DESC, r.thread_seq DESC, r.chunk_id DESC LIMIT 3) END AS before,
-        CASE WHEN b.context_key IS NOT NULL THEN ARRAY(
+          ORDER BY r.occurred_at DESC, r.thread_seq DESC, r.chunk_id DESC LIMIT 3) AS before,
+        ARRAY(
           SELECT r.chunk_id FROM memory.search_row r
           WHERE %2$s AND r.context_key = b.context_key
             AND (r.occurred_at, r.thread_seq, r.chunk_id) > (b.occurred_at, b.thread_seq, b.chunk_id)
-          ORDER BY r.occurred_at, r.thread_seq, r.chunk_id LIMIT 3) END AS after
+          ORDER BY r.occurred_at, r.thread_seq, r.chunk_id LIMIT 3) AS after
       FROM base b
-    ), wanted AS (
-      SELECT a.chunk_id FROM around a
-      UNION SELECT unnest(a.before) FROM around a UNION SELECT unnest(a.after) FROM around a
     )
+    SELECT coalesce(array_agg(chunk_id), '{}'),
+      coalesce(array_agg(array_to_string(before, ',') || ';' || array_to_string(after, ',')), '{}'),
+      ARRAY(SELECT unnest($1) UNION SELECT unnest($2) UNION SELECT unnest(before || after) FROM around)
+    FROM around
+    $sql$, lex.predicate, memory.scope_predicate(p_scope))
+  INTO expanded, windows, wanted USING lex.chunk_ids, den.chunk_ids, greatest(20, p_limit * 2 / 5);
+  RETURN QUERY EXECUTE format($sql$
     SELECT r.chunk_id::text, r.document_id::text, r.version_id::text, r.ordinal, r.thread::text, r.context_key::text,
       r.occurred_at, r.thread_seq, r.author, r.asks, r.words, r.authority, r.temporal_class, r.valid_until,
-      coalesce(-(r.lex <#> %3$s), 0), coalesce(%4$s, 0), %5$s,
-      coalesce(a.lexical, false), coalesce(a.dense, false), a.before::text[], a.after::text[],
+      coalesce(-(r.lex <#> %2$s), 0), coalesce(%3$s, 0), %4$s,
+      r.chunk_id = ANY ($1), r.chunk_id = ANY ($2), w.around,
       $5, $6, $7, $8, $9
     FROM memory.search_row r
-    LEFT JOIN around a ON a.chunk_id = r.chunk_id
-    WHERE r.chunk_id = ANY (ARRAY(SELECT w.chunk_id FROM wanted w)) AND %1$s
+    LEFT JOIN unnest($11, $12) AS w(chunk_id, around) ON w.chunk_id = r.chunk_id
+    WHERE r.chunk_id = ANY ($13) AND %1$s
     $sql$,
-    lex.predicate, memory.scope_predicate(p_scope),
+    lex.predicate,
     CASE WHEN cardinality(lex.queries) = 0 THEN '''{}/268435456''::sparsevec'
          WHEN cardinality(lex.queries) = 1 THEN '($3)[1]' ELSE '($3)[array_position($10, r.language)]' END,
     CASE WHEN cardinality(lex.queries) = 0 THEN '0::float8'
@@ -431,7 +433,7 @@ BEGIN
       '(SELECT 1 - (e.embedding <=> %s) FROM memory.%I e WHERE e.tenant_id = %L AND e.chunk_id = r.chunk_id)',
       p_vector, p_table, current_setting('memory.tenant_id')) END)
   USING lex.chunk_ids, den.chunk_ids, lex.queries, lex.totals, lex.visible, lex.known,
-    den.mean, den.deviation, den.vectors, lex.languages;
+    den.mean, den.deviation, den.vectors, lex.languages, expanded, windows, wanted;
 END $$;
 
 -- The compat profile's channels, each best first: every word must match, ts_rank decides.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg.rows import dict_row
+from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
@@ -17,6 +17,7 @@ from corbits_memory.ports import SearchQuery
 EXACT_ROWS = 4_000
 """Up to this many visible rows, every one is looked at; beyond, indexes answer."""
 
+_TEMPORAL = {str(value): value for value in TemporalClass}
 Neighbours = dict[str, tuple[tuple[int, str], ...]]
 
 
@@ -81,7 +82,7 @@ async def retrieve(
     limit: int,
 ) -> Retrieved:
     """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words."""
-    cursor = conn.cursor(row_factory=dict_row)
+    cursor = conn.cursor(row_factory=namedtuple_row)
     await cursor.execute(
         load_queries("search")["retrieve"],
         {
@@ -97,54 +98,54 @@ async def retrieve(
             **vector_parameters(vector),
         },
     )
-    rows = await cursor.fetchall()
+    # Named tuples have no static type; the columns are those of memory.retrieve.
+    rows: list[Any] = list(await cursor.fetchall())
     if not rows:
         return Retrieved(candidates=[], neighbours={}, seeds={}, dense_ready=False, partial=False)
     head = rows[0]
-    found = [row for row in rows if row["chunk_id"] is not None]
+    found = [row for row in rows if row.chunk_id is not None]
     return Retrieved(
         candidates=[_candidate(row) for row in found],
         neighbours=_neighbours(found),
-        seeds={r["chunk_id"]: (r["lexical"], r["dense"]) for r in found if r["lexical"] or r["dense"]},
-        dense_ready=head["dense_ready"],
-        partial=head["partial"],
-        mean=head["mean"],
-        deviation=head["deviation"] or 0.0,
-        vectors=head["vectors"] or 0,
-        known=head["known"] or 0.0,
+        seeds={row.chunk_id: (row.lexical, row.dense) for row in found if row.lexical or row.dense},
+        dense_ready=head.dense_ready,
+        partial=head.partial,
+        mean=head.mean,
+        deviation=head.deviation or 0.0,
+        vectors=head.vectors or 0,
+        known=head.known or 0.0,
     )
 
 
-def _candidate(row: dict[str, Any]) -> Candidate:
-    # Each row's score is divided by its own language's idf total, so that languages compare.
-    total = row["total"]
+def _candidate(row: Any) -> Candidate:
     return Candidate(
-        chunk_id=row["chunk_id"],
-        document_id=row["document_id"],
-        thread=row["thread"],
-        order_key=(row["occurred_at"], row["thread_seq"], row["chunk_id"]),
-        author=row["author"],
-        ends_with_question=row["asks"],
-        words=row["words"],
-        bm25=row["bm25"] / total if total else 0.0,
-        cosine=row["cosine"],
-        authority=row["authority"],
-        temporal_class=TemporalClass(row["temporal_class"]),
-        occurred_at=row["occurred_at"],
-        valid_until=row["valid_until"],
-        is_seed=row["lexical"] or row["dense"],
-        ordinal=row["ordinal"],
+        chunk_id=row.chunk_id,
+        document_id=row.document_id,
+        thread=row.thread,
+        order_key=(row.occurred_at, row.thread_seq, row.chunk_id),
+        author=row.author,
+        ends_with_question=row.asks,
+        words=row.words,
+        # Divided by its own language's idf total, so that rows of several languages compare.
+        bm25=row.bm25 / row.total if row.total else 0.0,
+        cosine=row.cosine,
+        authority=row.authority,
+        temporal_class=_TEMPORAL[row.temporal_class],
+        occurred_at=row.occurred_at,
+        valid_until=row.valid_until,
+        is_seed=row.lexical or row.dense,
+        ordinal=row.ordinal,
     )
 
 
-def _neighbours(rows: list[dict[str, Any]]) -> Neighbours:
+def _neighbours(rows: list[Any]) -> Neighbours:
     """Who stands how far from whom, pieced together from the windows around the candidates."""
     found: dict[str, dict[str, int]] = {}
     for row in rows:
-        before, after = row["before"], row["after"]
-        if before is None:
+        if row.around is None:
             continue
-        window = [*reversed(before), row["chunk_id"], *after]
+        before, after = (side.split(",") if side else [] for side in row.around.split(";"))
+        window = [*reversed(before), row.chunk_id, *after]
         for place, chunk_id in enumerate(window):
             beside = found.setdefault(chunk_id, {})
             for other in range(max(0, place - 3), min(len(window), place + 4)):

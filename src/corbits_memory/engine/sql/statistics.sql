@@ -21,12 +21,6 @@ GROUP BY s.live_generation, t.term
 -- The counts before.
 DELETE FROM memory.term_stat WHERE tenant_id = %(tenant)s
 
--- name: stamp
--- An epoch begins: within it, what a caller can't see changes no score that the caller sees.
-UPDATE memory.tenant_state s SET stats_at = now(), stats_rows = (
-  SELECT count(*) FROM memory.search_row r WHERE r.tenant_id = s.tenant_id AND r.generation = s.live_generation)
-WHERE s.tenant_id = %(tenant)s
-
 -- name: draw_sample
 -- 64 of the tenant's chunks, spread by a hash of their ids.
 UPDATE memory.embed_model m SET sample = ARRAY(
@@ -34,3 +28,10 @@ UPDATE memory.embed_model m SET sample = ARRAY(
     AND s.live_generation = r.generation
   WHERE r.tenant_id = %(tenant)s ORDER BY sha256(convert_to(r.chunk_id, 'UTF8')) LIMIT 64)
 WHERE m.tenant_id = %(tenant)s
+
+-- name: stamp
+-- An epoch begins: within it, what a caller can't see changes no score that the caller sees. The last step of a
+-- count: from here on captures wait for the row of their tenant.
+UPDATE memory.tenant_state s SET stats_at = now(), stats_rows = (
+  SELECT count(*) FROM memory.search_row r WHERE r.tenant_id = s.tenant_id AND r.generation = s.live_generation)
+WHERE s.tenant_id = %(tenant)s

@@ -10,22 +10,47 @@ WHERE tenant_id = %(tenant)s AND status = 'active'
 SELECT model_key, model_id, base_url, api_style, dims, vector_type, sample FROM memory.embed_model
 WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s
 
+-- name: lock_registry
+-- One change of a tenant's models at a time.
+SELECT pg_advisory_xact_lock(hashtext('memory.embed_model'), hashtext(%(tenant)s))
+
+-- name: lock_models
+-- The tenant's models. The lock waits for whoever stores vectors.
+SELECT model_key, status, updated_at FROM memory.embed_model WHERE tenant_id = %(tenant)s ORDER BY id FOR UPDATE
+
 -- name: register_model
--- Put a model into the registry, or refresh what it is.
-INSERT INTO memory.embed_model (tenant_id, id, model_key, model_id, base_url, api_style, dims, vector_type, status)
-VALUES (%(tenant)s, %(id)s, %(model_key)s, %(model_id)s, %(base_url)s, %(api_style)s, %(dims)s, %(vector_type)s, 'ready')
+-- Put a model into the registry, or refresh what it is. updated_at: when the last process opened that came with it.
+INSERT INTO memory.embed_model (tenant_id, id, model_key, model_id, base_url, api_style, dims, vector_type, status,
+  updated_at)
+VALUES (%(tenant)s, %(id)s, %(model_key)s, %(model_id)s, %(base_url)s, %(api_style)s, %(dims)s, %(vector_type)s, 'ready',
+  coalesce(%(since)s::timestamptz, clock_timestamp()))
 ON CONFLICT (tenant_id, model_key) DO UPDATE SET model_id = excluded.model_id, dims = excluded.dims,
-  base_url = excluded.base_url, api_style = excluded.api_style
+  base_url = excluded.base_url, api_style = excluded.api_style,
+  updated_at = greatest(embed_model.updated_at, excluded.updated_at)
 
 -- name: step_back_models
 -- All models of the tenant but one become ready.
-UPDATE memory.embed_model SET status = 'ready', updated_at = now()
+UPDATE memory.embed_model SET status = 'ready'
 WHERE tenant_id = %(tenant)s AND status = 'active' AND model_key <> %(model_key)s
 
 -- name: activate_model
 -- One model becomes the active one.
-UPDATE memory.embed_model SET status = 'active', updated_at = now()
+UPDATE memory.embed_model SET status = 'active'
 WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status <> 'active'
+
+-- name: hold_active_model
+-- Whether a model is the active one; it stays so to the end of the transaction. The weakest lock that
+-- lock_models waits for: a redrawn sample doesn't.
+SELECT FROM memory.embed_model WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status = 'active'
+FOR KEY SHARE
+
+-- name: changing_tenants
+-- Whose change to this model was begun and not ended: it is the last chosen, and none is active.
+SELECT m.tenant_id FROM memory.embed_model m
+WHERE m.model_key = %(model_key)s AND m.status <> 'active' AND NOT EXISTS (
+  SELECT FROM memory.embed_model o WHERE o.tenant_id = m.tenant_id
+    AND (o.status = 'active' OR (o.updated_at, o.model_key) > (m.updated_at, m.model_key)))
+ORDER BY m.tenant_id LIMIT 1000
 
 -- name: enqueue_missing
 -- Searchable chunks that a model's table lacks join the queue; a page at a time, by chunk.
@@ -102,6 +127,10 @@ ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET embedding = excluded.embedding, 
 -- Done, unless something has asked for them anew since.
 DELETE FROM memory.embed_queue q USING unnest(%(chunks)s::text[], %(enqueued)s::timestamptz[]) AS d(chunk_id, enqueued_at)
 WHERE q.tenant_id = %(tenant)s AND q.chunk_id = d.chunk_id AND q.enqueued_at IS NOT DISTINCT FROM d.enqueued_at
+
+-- name: release_chunks
+-- Due again at once: whoever claimed them may not store their vectors.
+UPDATE memory.embed_queue SET not_before = now() WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(chunks)s)
 
 -- name: postpone_chunks
 -- Not now: tried again later and later, at most an hour apart. The reason is kept, never the text.
