@@ -182,8 +182,8 @@ _INSERTS: tuple[LiteralString, ...] = (
         "thread, n, author FROM stage"
     ),
     (
-        "INSERT INTO memory.version (tenant_id, id, document_id, version, content_hash, title, kind, access_tags, thread, "
-        "author, language, occurred_at, owner_principal_id, created_by_kind, authority, generation) "
+        "INSERT INTO memory.version (tenant_id, id, document_id, version, content_hash, title, kind, access_tags, "
+        "thread, author, language, occurred_at, owner_principal_id, created_by_kind, authority, generation) "
         "SELECT %(tenant)s, 'ver_' || lpad(n::text, 12, '0'), 'doc_' || lpad(n::text, 12, '0'), 1, n::text, title, "
         "'message', tags, thread, author, 'english', at, %(principal)s, 'human', 0.5, 'g0' FROM stage"
     ),
@@ -205,7 +205,7 @@ _INSERTS: tuple[LiteralString, ...] = (
     (
         "INSERT INTO {vectors} (tenant_id, chunk_id, generation, document_id, owner_id, access_tags, kind, status, "
         "occurred_at, embedding) "
-        "SELECT %(tenant)s, 'chk_' || lpad(n::text, 12, '0'), 'g0', 'doc_' || lpad(n::text, 12, '0'), %(principal)s, tags, "
-        "'message', 'active', at, embedding FROM stage"
+        "SELECT %(tenant)s, 'chk_' || lpad(n::text, 12, '0'), 'g0', 'doc_' || lpad(n::text, 12, '0'), %(principal)s, "
+        "tags, 'message', 'active', at, embedding FROM stage"
     ),
 )

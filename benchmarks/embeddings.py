@@ -91,6 +91,10 @@ class DiskCachedEmbedder:
         return await self._inner.dims()
 
     async def aclose(self) -> None:
+        """Nothing: a store closes its embedder, and the next store of the run goes on with it."""
+
+    async def close(self) -> None:
+        """Give up the cache and the model."""
         self._store.close()
         await self._inner.aclose()
 

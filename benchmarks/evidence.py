@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from benchmarks.datasets import DataSet
-from benchmarks.embeddings import cached_embedder
+from benchmarks.embeddings import DiskCachedEmbedder
 from benchmarks.metrics import auc
 from benchmarks.report import Table
 from benchmarks.server import PRINCIPAL, open_store
@@ -49,10 +49,11 @@ class EvidenceReport:
         return f"{table.markdown()}\n\nAUC of the confidence behind it: {self.area:.3f} (target {TARGET}: {held})."
 
 
-async def measure_evidence(url: str, trials: "Sequence[Trial]") -> EvidenceReport:
+async def measure_evidence(
+    url: str, embedder: DiskCachedEmbedder, trials: "Sequence[Trial]"
+) -> EvidenceReport:
     """Ask each conversation its own questions and those of the next one; both are loaded already."""
     report = EvidenceReport()
-    embedder = cached_embedder()
     async with open_store(url, embedder) as store:
         with psycopg.connect(url, autocommit=True) as conn:
             for place, trial in enumerate(trials):

@@ -90,12 +90,14 @@ def plan_trials(*, quick: bool, only: Sequence[str] = ()) -> list[Trial]:
 async def run_retrieval(*, quick: bool = False, only: Sequence[str] = (), details: Path | None = None) -> str:
     """Markdown of the retrieval and evidence tables. ``details``: a file for each question's scores."""
     trials = plan_trials(quick=quick, only=only)
+    embedder = cached_embedder()
     with bench_server(FAST) as server:
         url = await server.create_database("retrieval")
-        results = await _run_trials(url, trials)
+        results = await _run_trials(url, embedder, trials)
         conversations = [trial for trial in trials if trial.label == "LoCoMo-dev"]
-        evidence = await measure_evidence(url, conversations) if len(conversations) > 1 else None
+        evidence = await measure_evidence(url, embedder, conversations) if len(conversations) > 1 else None
         versions = await server.version()
+    await embedder.close()
     if details is not None:
         _write_details(details, trials, results)
     return f"{render(trials, results, evidence)}\n\n{versions}"
@@ -105,10 +107,9 @@ def _write_details(file: Path, trials: Sequence[Trial], results: Sequence[Answer
     file.write_text(json.dumps(_details(trials, results)), encoding="utf-8")
 
 
-async def _run_trials(url: str, trials: Sequence[Trial]) -> list[Answers]:
+async def _run_trials(url: str, embedder: DiskCachedEmbedder, trials: Sequence[Trial]) -> list[Answers]:
     loaded: set[str] = set()
     results = []
-    embedder = cached_embedder()
     async with open_store(url, embedder) as store, open_store(url, None) as wordless:
         with psycopg.connect(url, autocommit=True) as conn:
             for trial in trials:

@@ -74,7 +74,7 @@ async def run_speed(*, quick: bool = False, full: bool = False) -> str:
                         _measure_recall(conn, setting.large, embedder.model_key, vectors, chunks, recall)
         captures = await measure_captures(server, quick=quick)
         versions = await server.version()
-    await embedder.aclose()
+    await embedder.close()
     return "\n\n".join(
         (
             (

@@ -317,6 +317,161 @@ async def test_backfill_queues_what_a_new_model_lacks(
     assert (await find(after, "note 3")).degraded == ("rerank_unavailable",)
 
 
+async def active_models(owner: Owner) -> list[str]:
+    rows = await owner.execute("SELECT model_id FROM memory.embed_model WHERE status = 'active'")
+    return [row[0] for row in await rows.fetchall()]
+
+
+async def test_a_new_model_makes_up_for_the_old_text(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(5)))
+    new = await open_store(embed_url=word_server.url, model="new")
+    (added,) = await add(new, note("Note 5.", external_ref="n5"))
+    assert added.degraded == ("embed_unavailable",)
+    assert "dense_unavailable" in (await find(new, "note 3")).degraded
+    assert await pending(new) > 0
+    assert await new.embedding.drain(T, slices=0) == 0
+    assert "dense_partial" in (await find(new, "note 3")).degraded
+    assert await pending(new) == 6
+    assert await new.embedding.drain(T) == 6
+    assert await active_models(owner) == ["new"]
+    assert await count_vectors(owner) == 6
+    assert (await find(new, "note 3")).degraded == ("rerank_unavailable",)
+    (added,) = await add(new, note("Note 6.", external_ref="n6"))
+    assert added.degraded == ()
+
+
+async def test_a_change_back_makes_up_for_what_came_between(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    for model in ("old", "new", "old"):
+        store = await open_store(embed_url=word_server.url, model=model)
+        await add(store, note(f"Written for {model}."))
+        await store.embedding.drain(T)
+    assert await active_models(owner) == ["old"]
+    assert await count_vectors(owner) == 3
+    assert (await find(store, "written")).degraded == ("rerank_unavailable",)
+
+
+async def test_text_from_before_any_model_is_made_up_for(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    silent = await open_store()
+    await add(silent, *(note(f"Note {i}.") for i in range(5)))
+    store = await open_store(embed_url=word_server.url)
+    (added,) = await add(store, note("Note 5."))
+    assert added.degraded == ()
+    assert "dense_partial" in (await find(store, "note")).degraded
+    assert await store.embedding.drain(T) == 5
+    assert await count_vectors(owner) == 6
+
+
+async def test_a_running_worker_ends_a_change_of_models(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.") for i in range(5)))
+    new = await open_store(embed_url=word_server.url, model="new", run_worker=True)
+    await add(new, note("Note 5."))
+    await until_embedded(new)
+    assert await count_vectors(owner) == 6
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["embedding.EmbeddingService._enqueue_missing", "vectors.VectorRegistry.activate"],
+    ids=["before queueing", "before activating"],
+)
+async def test_a_crash_amid_a_change_of_models_is_mended(
+    open_store: OpenStore,
+    word_server: ModelServer,
+    owner: Owner,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    async def crash(*_: object) -> None:
+        raise ConnectionAbortedError(step)
+
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.") for i in range(5)))
+    new = await open_store(embed_url=word_server.url, model="new")
+    monkeypatch.setattr(f"corbits_memory.engine.{step}", crash)
+    await add(new, note("Note 5."))
+    with pytest.raises(ConnectionAbortedError):
+        await new.embedding.drain(T)
+    monkeypatch.undo()
+    # Nothing waits in the queue that would lead the sweep here.
+    await owner.execute("DELETE FROM memory.embed_queue")
+    again = await open_store(embed_url=word_server.url, model="new")
+    assert await again.embedding.due_tenants() == [T]
+    assert await again.embedding.drain(T) == 6
+    assert await again.embedding.due_tenants() == []
+    assert await count_vectors(owner) == 6
+
+
+async def test_a_process_with_the_model_before_leaves_the_work_to_the_new_ones(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, note("Before.", external_ref="n1"))
+    old_table = await vector_table(owner)
+    new = await open_store(embed_url=word_server.url, model="new")
+    await add(new, note("With the new one.", external_ref="n2"))
+    await new.embedding.drain(T)
+    (added,) = await add(old, note("Plums.", external_ref="n3"))
+    assert added.degraded == ("embed_unavailable",)
+    assert await old.embedding.drain(T) == 0
+    (added,) = await add(old, note("Pears.", external_ref="n4"))
+    assert added.degraded == ("embed_unavailable",)
+    assert await one(owner, f"SELECT count(*) FROM {old_table}") == (1,)
+    assert await active_models(owner) == ["new"]
+    assert "dense_partial" in (await find(new, "plums")).degraded
+    assert await new.embedding.drain(T) == 2
+    assert await count_vectors(owner) == 4
+
+
+async def test_of_two_models_the_one_opened_last_is_chosen(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    """Whichever of them meets the tenant first: old processes go on while new ones start."""
+    old = await open_store(embed_url=word_server.url, model="old")
+    new = await open_store(embed_url=word_server.url, model="new")
+    await add(old, note("Old first."))
+    await add(new, note("New next."))
+    await new.embedding.drain(T)
+    assert await active_models(owner) == ["new"]
+    also_old = await open_store(embed_url=word_server.url, model="old")
+    await add(also_old, note("Opened last."))
+    await also_old.embedding.drain(T)
+    assert await active_models(owner) == ["old"]
+    await add(new, note("No ping-pong."))
+    await new.embedding.drain(T)
+    assert await active_models(owner) == ["old"]
+    await new.backfill(T)
+    assert await active_models(owner) == ["new"]
+
+
+async def test_a_model_replaced_while_it_embeds_stores_nothing(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    await add(store, note("Before."))
+    table = await vector_table(owner)
+
+    def replace_model(request: Request) -> Answer:
+        with psycopg.connect(owner.info.dsn, autocommit=True) as conn:
+            conn.execute("UPDATE memory.embed_model SET status = 'ready'")
+        return embed_words(request)
+
+    word_server.script(replace_model)
+    (added,) = await add(store, note("Meanwhile."))
+    assert added.degraded == ("embed_unavailable",)
+    assert await pending(store) == 1
+    assert await one(owner, f"SELECT count(*) FROM {table}") == (1,)
+
+
 async def test_vectors_of_another_model_are_never_compared(
     open_store: OpenStore, word_server: ModelServer
 ) -> None:

@@ -89,6 +89,7 @@ class EmbeddingService:
             return True
         space, standing = await self._registry.claim(tenant_id, self._embedder)
         if standing is not Standing.ACTIVE:
+            await self._release(tenant_id, chunk_ids)
             return False
         async with self._database.tenant(tenant_id) as conn:
             cursor = conn.cursor(row_factory=dict_row)
@@ -198,6 +199,12 @@ class EmbeddingService:
                     {**parameters, "enqueued": [row["enqueued_at"] for row in rows]},
                 )
         return True
+
+    async def _release(self, tenant_id: str, chunk_ids: Sequence[str]) -> None:
+        async with self._database.tenant(tenant_id) as conn:
+            await conn.execute(
+                self._queries["release_chunks"], {"tenant": tenant_id, "chunks": list(chunk_ids)}
+            )
 
     async def _postpone(self, tenant_id: str, chunk_ids: list[str], error: EmbedError) -> None:
         logger.warning("%d chunks of a tenant wait for a vector: %s", len(chunk_ids), error.code)
