@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from corbits_memory.config import EngineConfig
 from corbits_memory.engine import worker
-from corbits_memory.engine.migrate import run_memory_migrations
+from corbits_memory.engine.migrate import JOBS_SCHEMA, run_memory_migrations
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import DatabaseError, MigrationError, UnavailableError
 from corbits_memory.plane import Memory
@@ -120,12 +120,12 @@ async def test_a_pool_that_fails_to_close_keeps_no_model_open(
 
 
 @pytest.mark.parametrize(
-    ("options", "timeout"),
+    ("options", "limit"),
     [("", "0"), ("-c statement_timeout=7777", "7777ms"), ("-c search_path=public", "0")],
     ids=["none", "of the URL", "a search path of the URL"],
 )
 async def test_the_urls_own_options_hold_beside_the_workers(
-    open_store: OpenStore, database_url: str, options: str, timeout: str
+    open_store: OpenStore, database_url: str, options: str, limit: str
 ) -> None:
     url = make_conninfo(database_url, options=options)
     store = await open_store(database_url=url)
@@ -135,7 +135,7 @@ async def test_the_urls_own_options_hold_beside_the_workers(
         row = await (
             await conn.execute("SELECT current_setting('statement_timeout'), current_setting('search_path')")
         ).fetchone()
-    assert row == (timeout, worker.JOBS_SCHEMA)
+    assert row == (limit, JOBS_SCHEMA)
 
 
 @pytest.fixture
@@ -171,22 +171,22 @@ async def test_jobs_of_dead_workers_are_forgotten(open_store: OpenStore, owner: 
     store = await open_store()
     app = store._worker._app
     assert app is not None
-    states = ["alive", "dead", "pruned"]
-    for name in states:
+    for name in ("alive", "dead", "pruned"):
         await store._worker.embed_soon(name)
+    await owner.execute(f"SET search_path TO {JOBS_SCHEMA}")  # the library's triggers want it
     for name, age in (("alive", 0.0), ("dead", worker.STALLED_SECONDS + 1)):
         await owner.execute(
-            "WITH w AS (INSERT INTO memory_jobs.procrastinate_workers (last_heartbeat) "
+            "WITH w AS (INSERT INTO procrastinate_workers (last_heartbeat) "
             "VALUES (now() - make_interval(secs => %s)) RETURNING id) "
-            "UPDATE memory_jobs.procrastinate_jobs j SET status = 'doing', worker_id = w.id FROM w "
+            "UPDATE procrastinate_jobs j SET status = 'doing', worker_id = w.id FROM w "
             "WHERE j.args ->> 'tenant_id' = %s",
             [age, name],
         )
     await owner.execute(
-        "UPDATE memory_jobs.procrastinate_jobs SET status = 'doing' WHERE args ->> 'tenant_id' = 'pruned'"
+        "UPDATE procrastinate_jobs SET status = 'doing' WHERE args ->> 'tenant_id' = 'pruned'"
     )
     await store._worker._sweep(app)
-    left = await owner.execute("SELECT args ->> 'tenant_id' FROM memory_jobs.procrastinate_jobs")
+    left = await owner.execute("SELECT args ->> 'tenant_id' FROM procrastinate_jobs")
     assert await left.fetchall() == [("alive",)]
 
 
@@ -215,7 +215,7 @@ async def until_waiting(owner: Owner) -> None:
             waiting = await owner.execute(
                 "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted"
             )
-            if await waiting.fetchone():
+            if await waiting.fetchone() is not None:
                 return
             await asyncio.sleep(0.02)
 

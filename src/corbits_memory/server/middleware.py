@@ -74,7 +74,8 @@ class Observed:
             self._note(scope, status=status or 499, seconds=seconds)
 
     def _note(self, scope: Scope, *, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", UNMATCHED)
+        # As OpenAPI has it: how a router converts a parameter is no part of the route's name.
+        route = getattr(scope.get("route"), "path", UNMATCHED).replace(":path}", "}")
         self._metrics.observe(method=scope["method"], route=route, status=status, seconds=seconds)
         _log.log(
             logging.DEBUG if route in _PROBES and status < 400 else logging.INFO,
