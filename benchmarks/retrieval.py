@@ -228,10 +228,12 @@ def _targets(summary: dict[str, dict[str, Scores]]) -> Table:
     table = Table(("`default` must hold", "measure", "target", "reached", "holds"))
     for label, wanted in TARGETS.items():
         if label in summary:
-            reached = dict(zip(COLUMNS, _numbers(summary[label]["default"]), strict=True))
+            reached = dict(zip(COLUMNS, _values(summary[label]["default"]), strict=True))
             for measure, target in wanted.items():
-                held = float(reached[measure]) >= target
-                table.add(label, measure, f"{target:.3f}", reached[measure], "yes" if held else "**no**")
+                held = reached[measure] >= target
+                table.add(
+                    label, measure, f"{target:.3f}", f"{reached[measure]:.4f}", "yes" if held else "**no**"
+                )
     return table
 
 
@@ -265,9 +267,12 @@ def _trial(label: str, tenant_id: str, data: DataSet, questions: tuple[Question,
     )
 
 
+def _values(scores: Scores) -> tuple[float, ...]:
+    return (scores.recall_5, scores.recall_10, scores.recall_20, scores.mrr, scores.ndcg_10)
+
+
 def _numbers(scores: Scores) -> tuple[str, ...]:
-    values = (scores.recall_5, scores.recall_10, scores.recall_20, scores.mrr, scores.ndcg_10)
-    return tuple(f"{value:.3f}" for value in values)
+    return tuple(f"{value:.3f}" for value in _values(scores))
 
 
 def _line(answers: Answers) -> str:

@@ -124,20 +124,15 @@ async def test_turns_of_racing_writers_have_one_order(open_store: OpenStore, own
 async def test_a_writer_whose_connection_is_killed_leaves_nothing(
     open_store: OpenStore, owner: Owner
 ) -> None:
-    """Killed at some line of the transaction, again and again; repeated, the state is whole."""
+    """Killed at one line of the transaction after another; repeated, the state is whole."""
     store = await open_store()
-    documents = [note(f"Text {i}. " * 50, external_ref=f"n{i}") for i in range(200)]
-
-    async def kill_soon() -> None:
-        await asyncio.sleep(random.Random(1).random() * 0.05)
-        await owner.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name = 'corbits-memory'"
-        )
-
+    batches = [
+        [note(f"Text {i} of {number}. " * 20, external_ref=f"n{number}:{i}") for i in range(100)]
+        for number in range(12)
+    ]
     failures = 0
-    for _ in range(5):
-        killer = asyncio.create_task(kill_soon())
+    for number, documents in enumerate(batches):
+        killer = asyncio.create_task(_kill_after(owner, 0.015 * number))
         try:
             await store.add(tenant_id=T, principal_id=P, documents=documents)
         except DatabaseError:
@@ -150,7 +145,25 @@ async def test_a_writer_whose_connection_is_killed_leaves_nothing(
             "(SELECT coalesce(max(seq), 0) FROM memory.feed_event)",
         )
         assert len(set(counts)) == 1, counts
-    await add(store, *documents)
-    assert await one(owner, "SELECT count(*) FROM memory.version WHERE status = 'active'") == (200,)
-    assert refs(await find(store, "text 17"))[0] == "n17"
+    for documents in batches:
+        await add(store, *documents)
+    assert await one(owner, "SELECT count(*) FROM memory.version WHERE status = 'active'") == (1200,)
+    assert "n7:17" in refs(await find(store, '"text 17 of 7"', limit=20))
     assert failures, "no transaction was ever hit; the test shows nothing"
+
+
+async def _kill_after(owner: Owner, seconds: float) -> None:
+    """Wait until a writer is in its transaction, then a little, then kill it."""
+    busy = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND application_name = 'corbits-memory' AND backend_xid IS NOT NULL"
+    )
+    for _ in range(400):
+        if (await one(owner, busy))[0]:
+            break
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(seconds)
+    await owner.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name = 'corbits-memory'"
+    )

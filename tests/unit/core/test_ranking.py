@@ -64,8 +64,8 @@ def test_x_is_the_convex_sum_of_both_channels() -> None:
     found = scored(note("a", FULL / 2, 0.8), note("b", 0.0, 0.9))
     assert found["a"].lexical == pytest.approx(0.5)
     assert found["a"].dense == pytest.approx(0.5)
-    assert found["a"].x == pytest.approx(0.45 * 0.5 + 0.55 * 0.5)
-    assert found["b"].x == pytest.approx(0.45)
+    assert found["a"].x == pytest.approx(0.48 * 0.5 + 0.52 * 0.5)
+    assert found["b"].x == pytest.approx(0.48)
 
 
 def test_both_channels_are_clamped() -> None:
@@ -83,7 +83,7 @@ def test_without_vectors_the_words_decide_alone() -> None:
 def test_a_row_without_a_vector_is_judged_by_its_words_alone() -> None:
     found = scored(note("a", FULL / 2), note("b", FULL / 2, 0.9))
     assert found["a"].x == pytest.approx(0.5)
-    assert found["b"].x == pytest.approx(0.45 + 0.275)
+    assert found["b"].x == pytest.approx(0.48 + 0.26)
 
 
 def test_a_query_without_words_is_judged_by_meaning_alone() -> None:
