@@ -131,7 +131,8 @@ CREATE INDEX version_timeline_owner ON memory.version (tenant_id, generation, ow
 -- sweep: what may expire
 CREATE INDEX version_ephemeral ON memory.version (tenant_id, retention_class, valid_until) WHERE retention_class = 'ephemeral';
 -- forget, purge: versions made from a capture
-CREATE INDEX version_raw_capture ON memory.version (tenant_id, raw_capture_id);
+-- (partial, so that no look-up by tenant and id is answered from it before the first ANALYZE)
+CREATE INDEX version_raw_capture ON memory.version (tenant_id, raw_capture_id) WHERE raw_capture_id IS NOT NULL;
 ALTER TABLE memory.version ALTER title SET STATISTICS 0, ALTER attributes SET STATISTICS 0,
   ALTER author SET STATISTICS 0, ALTER deprecated_reason SET STATISTICS 0;
 
