@@ -3,7 +3,7 @@
 Times are aware datetimes in UTC. Sequences are tuples so that values stay frozen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -15,7 +15,9 @@ from corbits_memory.core.enums import (
     Channel,
     CreatedByKind,
     EdgeRel,
+    Effect,
     EvidenceLevel,
+    GrantOrigin,
     HintEnd,
     LineageClass,
     Provenance,
@@ -39,6 +41,83 @@ class Caller:
     tenant_id: str
     principal_id: str
     capabilities: frozenset[Capability] = frozenset(Capability)
+
+
+# --- grants ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantRule:
+    """One grant: who (``principal_id`` or ``role_id``) may or may not do what to which resources.
+
+    ``resource`` and ``action`` are patterns in which ``*`` stands for any characters. ``conditions`` name
+    evaluators of the host's registry, all of which must be met. ``tenant_id`` None: as the store keeps it.
+    """
+
+    id: str
+    resource: str
+    action: str
+    effect: Effect
+    origin: GrantOrigin = GrantOrigin.SYSTEM
+    conditions: Mapping[str, Any] | None = None
+    expires_at: datetime | None = None
+    role_id: str | None = None
+    principal_id: str | None = None
+    tenant_id: str | None = None
+    created_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionContext:
+    """What a condition may look at. ``consumer`` is the tool that asks, or empty."""
+
+    now: datetime
+    resource: str
+    action: str
+    principal_id: str
+    tenant_id: str
+    consumer: str = ""
+
+
+ConditionEvaluator = Callable[[Any, ConditionContext], bool | Awaitable[bool]]
+"""``(the grant's value, context) -> met``, sync or async."""
+ConditionRegistry = Mapping[str, ConditionEvaluator]
+
+
+@runtime_checkable
+class GrantStore(Protocol):
+    """Where a host keeps its grants. Methods may be sync or async."""
+
+    def collect_grants(
+        self, principal_id: str, tenant_id: str
+    ) -> Sequence[GrantRule] | Awaitable[Sequence[GrantRule]]:
+        """The principal's own rules and those of every role that it holds, in this tenant."""
+        ...
+
+
+@runtime_checkable
+class WritableGrantStore(GrantStore, Protocol):
+    """A grant store that sharing can write to."""
+
+    def put_grant(self, rule: GrantRule) -> Awaitable[None] | None:
+        """Insert, or replace by tenant and id."""
+        ...
+
+
+@runtime_checkable
+class RevocableGrantStore(WritableGrantStore, Protocol):
+    """A grant store that unsharing can take from."""
+
+    def delete_grant(self, tenant_id: str, grant_id: str) -> bool | Awaitable[bool]:
+        """Whether there was such a grant."""
+        ...
+
+
+@runtime_checkable
+class VersionedGrantStore(GrantStore, Protocol):
+    """A grant store that says when its grants changed, so that what was collected may be kept until then."""
+
+    def grants_version(self, tenant_id: str) -> str | int | Awaitable[str | int]: ...
 
 
 # --- writing -----------------------------------------------------------------------------------------

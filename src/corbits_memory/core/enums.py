@@ -140,3 +140,18 @@ class Capability(StrEnum):
 class SearchProfile(StrEnum):
     DEFAULT = "default"
     COMPAT = "compat"
+
+
+class Effect(StrEnum):
+    """What a grant decides. Only ``allow`` authorizes; ``ask`` is a no until somebody was asked."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class GrantOrigin(StrEnum):
+    SYSTEM = "system"
+    ROLE = "role"
+    CREATOR = "creator"
+    INVOKER = "invoker"
