@@ -3,7 +3,7 @@
 Times are aware datetimes in UTC. Sequences are tuples so that values stay frozen.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -118,6 +118,29 @@ class VersionedGrantStore(GrantStore, Protocol):
     """A grant store that says when its grants changed, so that what was collected may be kept until then."""
 
     def grants_version(self, tenant_id: str) -> str | int | Awaitable[str | int]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """What one caller may see now: its own documents, and those that its grants reach by their tags.
+
+    A document is visible when ``owner = principal_id OR ((everything OR tags && allowed) AND NOT tags &&
+    vetoed)``. ``everything``: a grant allows every tag. ``vetoed``: tags on which a deny without wildcard
+    decides.
+    """
+
+    principal_id: str
+    allowed: tuple[str, ...] = ()
+    vetoed: tuple[str, ...] = ()
+    everything: bool = False
+
+    def admits(self, *, owner: str | None, tags: Collection[str]) -> bool:
+        """The rule above, for one document: the last line after every query."""
+        if owner == self.principal_id:
+            return True
+        if not self.everything and not any(tag in self.allowed for tag in tags):
+            return False
+        return not any(tag in self.vetoed for tag in tags)
 
 
 # --- writing -----------------------------------------------------------------------------------------
