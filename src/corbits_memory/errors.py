@@ -3,6 +3,7 @@
 ::
 
     MemoryError                      500  ours
+    ├── GrantStoreError              500  the host mends its grant store
     ├── InvalidInputError            400  the caller mends the input
     │   └── InvalidAdaptedDocumentError
     ├── UnauthorizedError            401  the caller authenticates
@@ -103,6 +104,12 @@ class TooLargeError(MemoryError):
 
     status = 413
     code = "too_large"
+
+
+class GrantStoreError(MemoryError):
+    """The host's grant store answered something that is no grant; the operator mends the store."""
+
+    code = "grant_store"
 
 
 class NotSupportedError(MemoryError):

@@ -21,9 +21,10 @@ from typing import Protocol, Self, runtime_checkable
 import anyio
 
 from corbits_memory import live
-from corbits_memory.access.tags import resolve_access_tags, ungranted_receipt
+from corbits_memory.access.control import AccessControl
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
+    Capability,
     LineageClass,
     Provenance,
     RetentionClass,
@@ -33,18 +34,24 @@ from corbits_memory.core.enums import (
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.errors import InvalidInputError, MemoryError, UnavailableError
 from corbits_memory.ports import (
+    Access,
     AddResult,
+    Caller,
+    ConditionRegistry,
     DocumentStore,
+    GrantStore,
     NewDocument,
     Scalar,
     SearchQuery,
     SearchResult,
     Share,
+    SharedDocument,
     SourceProvider,
     StoreCapabilities,
     TextExtractor,
     TimelineEvent,
 )
+from corbits_memory.sharing import Sharing
 from corbits_memory.validation import (
     AddInput,
     Content,
@@ -53,7 +60,9 @@ from corbits_memory.validation import (
     check_batch,
     check_caller,
     check_file,
+    check_identifier,
     check_list,
+    check_share,
     new_document,
     search_query,
 )
@@ -85,14 +94,19 @@ class Memory:
         self,
         store: DocumentStore,
         *,
+        grant_store: GrantStore | None = None,
+        conditions: ConditionRegistry | None = None,
         sources: Sequence[SourceProvider] = (),
         text_extractor: TextExtractor | None = None,
         profile: SearchProfile = SearchProfile.DEFAULT,
     ) -> None:
-        """``sources`` are searched live beside the store; ``text_extractor`` reads files for ``add``;
-        ``profile`` is the store's own, by which live hits are merged.
+        """``grant_store`` says who may see more than their own documents, ``conditions`` are the evaluators
+        that its grants name; ``sources`` are searched live beside the store; ``text_extractor`` reads files
+        for ``add``; ``profile`` is the store's own, by which live hits are merged.
         """
         self._store = store
+        self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
+        self._sharing = Sharing(store, self._control)
         self._sources = tuple(sources)
         self._text_extractor = text_extractor
         self._profile = profile
@@ -199,7 +213,8 @@ class Memory:
             for item in check_batch(items)
         ]
         documents = [item for item in prepared if isinstance(item, NewDocument)]
-        stored = iter(await self._stored(documents, tenant_id=tenant_id, principal_id=principal_id))
+        access = await self._control.access(tenant_id, principal_id)
+        stored = iter(await self._stored(documents, access, tenant_id=tenant_id, principal_id=principal_id))
         return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]
 
     async def search(
@@ -257,10 +272,16 @@ class Memory:
         check_caller(tenant_id, principal_id)
         asked = search_query(given)
         local_asked = not asked.sources or LOCAL in asked.sources
+        access = await self._control.access(tenant_id, principal_id) if local_asked else None
         # The store knows nothing of sources: they choose among it and its neighbours.
         query = replace(asked, sources=())
         local = partial(
-            self._search_store, query, local_asked, tenant_id=tenant_id, principal_id=principal_id
+            self._search_store,
+            query,
+            local_asked,
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            access=access,
         )
         asks = [
             partial(
@@ -277,9 +298,7 @@ class Memory:
         found, answers = await live.gather(local, asks)
         if not self._sources:
             return found
-        return live.merge(
-            found, answers, query=asked, profile=asked.profile or self._profile, now=datetime.now(UTC)
-        )
+        return live.merge(found, answers, query=asked, profile=asked.profile or self._profile, now=_utc_now())
 
     async def list(
         self,
@@ -297,8 +316,97 @@ class Memory:
         check_caller(tenant_id, principal_id)
         checked_limit, checked_kinds = check_list(limit, kinds)
         return await self._store.list(
-            tenant_id=tenant_id, principal_id=principal_id, limit=checked_limit, kinds=checked_kinds
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            limit=checked_limit,
+            kinds=checked_kinds,
+            access=await self._control.access(tenant_id, principal_id),
         )
+
+    async def share(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        tenant: bool = False,
+        principals: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        required: bool = False,
+    ) -> SharedDocument:
+        """Let others read a document: the whole ``tenant`` (where a grant on its tag says so), up to 64
+        ``principals``, holders of grants on ``tags``. Only its owner may; in force from the next request on.
+
+        Sharing twice is sharing once. The answer's ``share`` says what came of it; with ``required`` a
+        missing grant store is an error instead. Raises ``InvalidInputError``, ``NotFoundError`` for what
+        the principal can't see, ``ForbiddenError`` unless it is the owner, and ``NotSupportedError``.
+        """
+        return await self.share_for(
+            {"tenant": tenant, "principals": principals, "tags": tags, "required": required},
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+        )
+
+    async def share_for(
+        self, given: Mapping[str, object], *, tenant_id: str, principal_id: str, document_id: str
+    ) -> SharedDocument:
+        """:meth:`share` with what to share in one mapping, not yet checked."""
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("document_id", document_id)
+        share = check_share(given, principal_id=principal_id, widening=True)
+        return await self._sharing.share(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            share=share,
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    async def unshare(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        tenant: bool = False,
+        principals: Sequence[str] = (),
+        tags: Sequence[str] = (),
+    ) -> SharedDocument:
+        """Take back what :meth:`share` gave; what was not given is let pass. In force from the next request on.
+
+        Raises as :meth:`share` does.
+        """
+        return await self.unshare_for(
+            {"tenant": tenant, "principals": principals, "tags": tags},
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+        )
+
+    async def unshare_for(
+        self, given: Mapping[str, object], *, tenant_id: str, principal_id: str, document_id: str
+    ) -> SharedDocument:
+        """:meth:`unshare` with what to take back in one mapping, not yet checked."""
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("document_id", document_id)
+        share = check_share(given, principal_id=principal_id, widening=False)
+        return await self._sharing.unshare(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            share=share,
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    async def may(self, caller: Caller, capability: Capability) -> bool:
+        """Whether a caller has a capability: by its credential, else by a grant (of ``search`` on ``memory``).
+
+        What a route asks before anything else. Raises what the grant store raises.
+        """
+        return await self._control.may(caller, capability)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -375,7 +483,8 @@ class Memory:
             file = check_file(item)
             if file is not None:
                 item = replace(item, file=None, content=await self._extract(file))
-            return new_document(item, tenant_id=tenant_id, principal_id=principal_id)
+            document = new_document(item, tenant_id=tenant_id, principal_id=principal_id)
+            return self._sharing.refusal(document) or document
         except MemoryError as error:
             return error
 
@@ -390,29 +499,42 @@ class Memory:
         return Content(title=title[: limits.TITLE_CHARS], text=extracted.text)
 
     async def _stored(
-        self, documents: Sequence[NewDocument], *, tenant_id: str, principal_id: str
+        self,
+        documents: Sequence[NewDocument],
+        access: Access | None,
+        *,
+        tenant_id: str,
+        principal_id: str,
     ) -> Sequence[AddResult | MemoryError]:
         if not documents:
             return ()
-        results = await self._store.add(tenant_id=tenant_id, principal_id=principal_id, documents=documents)
+        results = await self._store.add(
+            tenant_id=tenant_id, principal_id=principal_id, documents=documents, access=access
+        )
         return [
-            _with_receipt(result, document, tenant_id=tenant_id, principal_id=principal_id)
+            result
+            if isinstance(result, MemoryError)
+            else await self._sharing.after_add(
+                result, document, tenant_id=tenant_id, principal_id=principal_id, access=access
+            )
             for result, document in zip(results, documents, strict=True)
         ]
 
     async def _search_store(
-        self, query: SearchQuery, asked: bool, *, tenant_id: str, principal_id: str
+        self,
+        query: SearchQuery,
+        asked: bool,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        access: Access | None,
     ) -> SearchResult:
         if not asked:
             return live.NOTHING
-        return await self._store.search(tenant_id=tenant_id, principal_id=principal_id, query=query)
+        return await self._store.search(
+            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+        )
 
 
-def _with_receipt(
-    result: AddResult | MemoryError, document: NewDocument, *, tenant_id: str, principal_id: str
-) -> AddResult | MemoryError:
-    """With word of what became of sharing, unless the store gave it."""
-    if isinstance(result, MemoryError) or result.share is not None or document.share is None:
-        return result
-    tags = resolve_access_tags(principal_id, tenant_id, document.access_tags, document.share)
-    return replace(result, share=ungranted_receipt(principal_id, tags, document.share))
+def _utc_now() -> datetime:
+    return datetime.now(UTC)

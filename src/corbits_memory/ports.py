@@ -36,11 +36,15 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. Comes from the host's authentication, never from a request body."""
+    """Who asks. Comes from the host's authentication, never from a request body.
+
+    ``capabilities`` None: the memory's grant store decides (a grant of the action on ``memory``); without a
+    grant store a caller may do everything that is not an administrator's.
+    """
 
     tenant_id: str
     principal_id: str
-    capabilities: frozenset[Capability] = frozenset(Capability)
+    capabilities: frozenset[Capability] | None = None
 
 
 # --- grants ------------------------------------------------------------------------------------------
@@ -124,23 +128,48 @@ class VersionedGrantStore(GrantStore, Protocol):
 class Visibility:
     """What one caller may see now: its own documents, and those that its grants reach by their tags.
 
-    A document is visible when ``owner = principal_id OR ((everything OR tags && allowed) AND NOT tags &&
-    vetoed)``. ``everything``: a grant allows every tag. ``vetoed``: tags on which a deny without wildcard
-    decides.
+    ``allowed``: the tags that a grant allows. ``everything``: all tags are allowed but the ``refused`` ones,
+    and ``allowed`` says nothing. ``vetoed``: tags on which a deny without wildcard decides.
     """
 
     principal_id: str
-    allowed: tuple[str, ...] = ()
-    vetoed: tuple[str, ...] = ()
+    allowed: frozenset[str] = frozenset()
+    vetoed: frozenset[str] = frozenset()
     everything: bool = False
+    refused: frozenset[str] = frozenset()
 
     def admits(self, *, owner: str | None, tags: Collection[str]) -> bool:
-        """The rule above, for one document: the last line after every query."""
-        if owner == self.principal_id:
+        """Whether a document is visible: the last line after every query.
+
+        ``owner = principal_id OR (some tag is allowed AND no tag is vetoed)``
+        """
+        if owner is not None and owner == self.principal_id:
             return True
-        if not self.everything and not any(tag in self.allowed for tag in tags):
-            return False
-        return not any(tag in self.vetoed for tag in tags)
+        if self.everything:
+            reached = any(tag not in self.refused for tag in tags)
+        else:
+            reached = any(tag in self.allowed for tag in tags)
+        return reached and not any(tag in self.vetoed for tag in tags)
+
+
+KnownTags = Callable[[Sequence[str]], Awaitable[Collection[str]]]
+"""From patterns to the tags in use in the tenant that match one of them: what a store can look up."""
+
+
+@runtime_checkable
+class Access(Protocol):
+    """What one caller's grants say, for the time of one request. A store enforces it on its own rows."""
+
+    @property
+    def principal_id(self) -> str: ...
+
+    async def visibility(self, known_tags: KnownTags) -> Visibility:
+        """What the caller may see. ``known_tags`` is asked only when a grant with a wildcard decides."""
+        ...
+
+    async def reaches(self, action: str, tags: Collection[str]) -> bool:
+        """Whether a grant allows the action on one of these tags, and none vetoes it."""
+        ...
 
 
 # --- writing -----------------------------------------------------------------------------------------
@@ -148,11 +177,16 @@ class Visibility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Sharing sugar of ``add``: the whole tenant, named principals, extra tags."""
+    """Sharing sugar of ``add``: the whole tenant, named principals, extra tags.
+
+    ``required``: refuse the document when no grant can be written for the principals, instead of keeping it
+    unshared and saying so.
+    """
 
     tenant: bool = False
     principals: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,12 +257,17 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareReceipt:
-    """What became of a share request."""
+    """What became of a share request.
+
+    ``tags`` are all that the document carries now, ``principals`` those asked for. ``withheld``: tags and
+    principals that would show a claim to more readers than a source of somebody else has.
+    """
 
     tags: tuple[str, ...]
     principals: tuple[str, ...] = ()
     grants_materialized: bool = False
     reason: str | None = None
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +279,23 @@ class AddResult:
     chunks: int
     degraded: tuple[str, ...] = ()
     share: ShareReceipt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentTags:
+    """All tags that a document carries, and its newest version."""
+
+    version_id: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDocument:
+    """A document after ``share`` or ``unshare``."""
+
+    document_id: str
+    version_id: str
+    share: ShareReceipt
 
 
 # --- finding -----------------------------------------------------------------------------------------
@@ -358,7 +414,10 @@ class StoreCapabilities:
 
 @runtime_checkable
 class DocumentStore(Protocol):
-    """Durable documents of many tenants. The store enforces access to its own rows."""
+    """Durable documents of many tenants. The store enforces access to its own rows.
+
+    ``access`` None: a caller sees its own documents alone.
+    """
 
     @property
     def capabilities(self) -> StoreCapabilities: ...
@@ -369,16 +428,49 @@ class DocumentStore(Protocol):
     async def close(self) -> None: ...
 
     async def add(
-        self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        access: Access | None = None,
     ) -> list[AddResult | MemoryError]:
         """Remember documents, one answer each in order; one refused document doesn't spoil the others."""
         ...
 
-    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult: ...
+    async def search(
+        self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
+    ) -> SearchResult: ...
 
     async def list(
-        self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        limit: int,
+        kinds: tuple[str, ...] = (),
+        access: Access | None = None,
     ) -> list[TimelineEvent]: ...
+
+
+@runtime_checkable
+class TaggedStore(Protocol):
+    """A store whose documents' tags can be changed after the fact; sharing and unsharing need it."""
+
+    async def change_access_tags(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        add: Sequence[str] = (),
+        add_system: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        access: Access | None = None,
+    ) -> DocumentTags:
+        """Effective for the next request. Raises ``NotFoundError`` for what the caller can't see, and
+        ``ForbiddenError`` unless it is the owner."""
+        ...
 
 
 EmbedPurpose = Literal["query", "passage"]

@@ -17,7 +17,7 @@ from corbits_memory.engine.search import retrieval
 from corbits_memory.engine.search.retrieval import QueryVector, retrieve
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.models.factory import build_embedder
-from corbits_memory.ports import SearchQuery
+from corbits_memory.ports import SearchQuery, Visibility
 from tests.engine.conftest import embed_words, word_vector
 from tests.engine.support import OpenStore, P, T, add, find, note, refs
 from tests.models.conftest import ModelServer
@@ -208,7 +208,7 @@ async def test_completing_scores_reads_no_table_as_a_whole(
         found = await retrieve(
             owner,
             tenant_id=T,
-            principal_id=P,
+            visibility=Visibility(principal_id=P),
             query=SearchQuery(query="w399 w1"),
             text="w399 w1",
             required=[],

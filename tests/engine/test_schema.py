@@ -69,7 +69,7 @@ async def test_status_of_an_empty_database(new_database: NewDatabase) -> None:
 def test_files_are_named_in_order() -> None:
     names = [m.name for m in engine_migrations()]
     assert names == sorted(names)
-    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+    assert len({name[:4] for name in names}) == len(names)
 
 
 async def test_nothing_but_the_extension_is_in_public(owner: Owner) -> None:

@@ -14,11 +14,11 @@ from corbits_memory.testing import FakeDocumentStore
 
 BASE = "http://memory.test/api/tenants/acme/memory"
 CALLERS = {
-    "Bearer ann": Caller("acme", "ann"),
+    "Bearer ann": Caller("acme", "ann", frozenset(Capability)),
     "Bearer bob": Caller("acme", "bob", frozenset({Capability.ADD, Capability.SEARCH})),
     "Bearer reader": Caller("acme", "ann", frozenset({Capability.SEARCH})),
     "Bearer writer": Caller("acme", "ann", frozenset({Capability.ADD})),
-    "Bearer other": Caller("acme-corp", "ann"),
+    "Bearer other": Caller("acme-corp", "ann", frozenset(Capability)),
 }
 
 

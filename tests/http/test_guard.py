@@ -82,7 +82,6 @@ async def test_identity_may_be_async(memory: Memory) -> None:
         Caller("acme", "\t\n"),
         Caller(" ", "ann"),
         Caller("acme", 5),  # type: ignore[arg-type]
-        Caller("acme", "ann", None),  # type: ignore[arg-type]
         Caller("acme", "ann", "memory:search"),  # type: ignore[arg-type]
     ],
 )

@@ -11,6 +11,7 @@ from corbits_memory.core.enums import Channel, EvidenceLevel
 from corbits_memory.http import memory_app
 from corbits_memory.plane import Memory
 from corbits_memory.ports import (
+    Access,
     Attribution,
     Citation,
     OpenTarget,
@@ -210,7 +211,9 @@ class RichStore(FakeDocumentStore):
 
     items: tuple[SearchItem, ...] = (RICH,)
 
-    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult:
+    async def search(
+        self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
+    ) -> SearchResult:
         self.queries.append(query)
         return SearchResult(items=self.items, evidence=EvidenceLevel.STRONG, degraded=("dense_partial",))
 

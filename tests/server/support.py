@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 
+from corbits_memory.core.enums import Capability
 from corbits_memory.ports import Caller
 from corbits_memory.server.listen import HostServer, PatientProtocol, bind, server_config
 from corbits_memory.server.tokens import Tokens
@@ -43,7 +44,9 @@ class Host:
     async def token(self, caller: Caller) -> dict[str, str]:
         """The headers of a new token for ``caller``."""
         made = await self.tokens.create(
-            tenant_id=caller.tenant_id, principal_id=caller.principal_id, capabilities=caller.capabilities
+            tenant_id=caller.tenant_id,
+            principal_id=caller.principal_id,
+            capabilities=caller.capabilities or frozenset(Capability),
         )
         return bearer(made.secret)
 

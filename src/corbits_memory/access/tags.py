@@ -1,4 +1,4 @@
-"""Access tags: what they may look like, which ones an ``add`` writes, and what became of sharing.
+"""Access tags: what they may look like, and which ones an ``add`` writes.
 
 A tag names a group of documents (``memory.space:eng``). It grants nothing by itself: a grant on the tag
 does. Tags that begin with a reserved prefix come from the memory only.
@@ -8,14 +8,12 @@ import unicodedata
 from collections.abc import Iterable
 
 from corbits_memory.core.limits import TAG_CHARS
-from corbits_memory.ports import Share, ShareReceipt
+from corbits_memory.ports import Share
 
 OWNER_PREFIX = "memory.owner:"
 TENANT_PREFIX = "memory.tenant:"
 DOCUMENT_PREFIX = "memory.doc:"
 RESERVED_PREFIXES = (OWNER_PREFIX, TENANT_PREFIX, DOCUMENT_PREFIX)
-
-NO_GRANT_STORE = "no writable grant store is mounted"
 
 
 def owner_tag(principal_id: str) -> str:
@@ -30,8 +28,12 @@ def document_tag(document_id: str) -> str:
     return f"{DOCUMENT_PREFIX}{document_id}"
 
 
-def tag_problem(tag: str, *, principal_id: str) -> str | None:
-    """Why this caller may not put this tag on a document; None when it may. Never repeats the tag."""
+def tag_problem(tag: str, *, principal_id: str, reserved_too: bool = False) -> str | None:
+    """Why this caller may not put this tag on a document; None when it may. Never repeats the tag.
+
+    ``reserved_too``: a claim may copy the reserved tags of what it is derived from; the store checks that
+    they stand there.
+    """
     tag = tag.strip()
     if tag == owner_tag(principal_id):
         return None
@@ -45,7 +47,7 @@ def tag_problem(tag: str, *, principal_id: str) -> str | None:
         return "must not contain *"
     if ":" not in tag:
         return "must contain a colon, like memory.space:eng"
-    if tag.startswith(RESERVED_PREFIXES):
+    if tag.startswith(RESERVED_PREFIXES) and not reserved_too:
         return "begins with a reserved prefix; use share for the tenant and for principals"
     return None
 
@@ -80,17 +82,6 @@ def shared_peers(principal_id: str, share: Share) -> tuple[str, ...]:
     peers = dict.fromkeys(_stripped(share.principals))
     peers.pop(principal_id.strip(), None)
     return tuple(peers)
-
-
-def ungranted_receipt(principal_id: str, tags: Iterable[str], share: Share) -> ShareReceipt:
-    """The receipt of a memory without a writable grant store: tags are written, peers get no grant."""
-    peers = shared_peers(principal_id, share)
-    return ShareReceipt(
-        tags=tuple(tags),
-        principals=peers,
-        grants_materialized=False,
-        reason=NO_GRANT_STORE if peers else None,
-    )
 
 
 def _stripped(values: Iterable[str]) -> Iterable[str]:

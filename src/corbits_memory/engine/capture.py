@@ -7,7 +7,7 @@ fails as a whole is tried again one document at a time, so that one spoils no ot
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,28 +18,33 @@ from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 from psycopg.types.json import Jsonb
 
+from corbits_memory.access.tags import document_tag
 from corbits_memory.core import ids, limits
 from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd
 from corbits_memory.engine import drafts
+from corbits_memory.engine.access import note_tags, resolve_visibility, retag, visibility_parameters
+from corbits_memory.engine.audience import Source, narrow_to_sources, reserved_tags
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.vectors import retag_vectors
 from corbits_memory.errors import (
     DatabaseError,
     ExternalRefInUseError,
+    ForbiddenError,
     InvalidInputError,
     MemoryError,
     TooLargeError,
 )
-from corbits_memory.ports import AddResult, NewDocument
+from corbits_memory.ports import Access, AddResult, NewDocument, ShareReceipt
 
 logger = logging.getLogger("corbits_memory.capture")
 
 TRANSACTION_CHUNKS = 1_000
 """A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
 TRANSACTION_DOCUMENTS = 500
+NOTED_TAGS = 100_000
+"""Tags that a process remembers to be in use, so that not every capture writes them down again."""
 RETRIES = 5
 _ABOUT_A_ROW = (
     psycopg.DataError,
@@ -58,6 +63,8 @@ class Captured:
 
     answers: list[AddResult | MemoryError]
     chunk_ids: list[str] = field(default_factory=list)
+    retagged: bool = False
+    """Other tags on known documents: some of their vectors may wait to be made anew."""
 
 
 class CaptureService:
@@ -65,6 +72,7 @@ class CaptureService:
         self._database = database
         self._language = language
         self._known_languages = known_languages
+        self._noted_tags: set[tuple[str, str]] = set()
 
     async def capture(
         self,
@@ -74,13 +82,14 @@ class CaptureService:
         documents: Sequence[NewDocument],
         now: datetime,
         lease_seconds: float,
+        access: Access | None = None,
     ) -> Captured:
         """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them."""
         # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
         planned, answers = await asyncio.to_thread(self._draft_all, documents, tenant_id, principal_id, now)
         chunk_ids: list[str] = []
         for group in _transactions(planned):
-            written = await self._write_group(tenant_id, principal_id, group, lease_seconds)
+            written = await self._write_group(tenant_id, principal_id, access, group, lease_seconds)
             answers.update(written)
             chunk_ids.extend(
                 chunk_id
@@ -88,7 +97,11 @@ class CaptureService:
                 if isinstance(answers[draft.position], AddResult)
                 for chunk_id in draft.chunk_ids
             )
-        return Captured([answers[position] for position in range(len(documents))], chunk_ids)
+        return Captured(
+            [answers[position] for position in range(len(documents))],
+            chunk_ids,
+            retagged=any(draft.retagged for draft in planned),
+        )
 
     def _draft_all(
         self, documents: Sequence[NewDocument], tenant_id: str, principal_id: str, now: datetime
@@ -124,10 +137,15 @@ class CaptureService:
         return draft
 
     async def _write_group(
-        self, tenant_id: str, principal_id: str, group: list[Draft], lease_seconds: float
+        self,
+        tenant_id: str,
+        principal_id: str,
+        access: Access | None,
+        group: list[Draft],
+        lease_seconds: float,
     ) -> dict[int, AddResult | MemoryError]:
         try:
-            return await self._write(tenant_id, principal_id, group, lease_seconds)
+            return await self._write(tenant_id, principal_id, access, group, lease_seconds)
         except DatabaseError as error:
             if not isinstance(error.__cause__, _ABOUT_A_ROW):
                 raise
@@ -136,11 +154,16 @@ class CaptureService:
                 return {group[0].position: error}
         answers: dict[int, AddResult | MemoryError] = {}
         for draft in group:
-            answers.update(await self._write_group(tenant_id, principal_id, [draft], lease_seconds))
+            answers.update(await self._write_group(tenant_id, principal_id, access, [draft], lease_seconds))
         return answers
 
     async def _write(
-        self, tenant_id: str, principal_id: str, group: list[Draft], lease_seconds: float
+        self,
+        tenant_id: str,
+        principal_id: str,
+        access: Access | None,
+        group: list[Draft],
+        lease_seconds: float,
     ) -> dict[int, AddResult | MemoryError]:
         async for attempt in stamina.retry_context(
             on=_may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
@@ -149,8 +172,17 @@ class CaptureService:
                 for draft in group:
                     draft.chunk_ids = []
                 async with self._database.tenant(tenant_id) as conn:
-                    return await _Writer(conn, tenant_id, principal_id, lease_seconds).write(group)
+                    writer = _Writer(conn, tenant_id, principal_id, access, lease_seconds, self._noted_tags)
+                    answers = await writer.write(group)
+                self._note(tenant_id, writer.new_tags)
+                return answers
         raise AssertionError("the retry loop returns or raises")
+
+    def _note(self, tenant_id: str, tags: set[str]) -> None:
+        """Remember, once it is committed, that tags are in use; they stay so."""
+        if len(self._noted_tags) + len(tags) > NOTED_TAGS:
+            self._noted_tags.clear()
+        self._noted_tags.update((tenant_id, tag) for tag in tags)
 
 
 def _may_run_again(error: Exception) -> bool:
@@ -180,12 +212,23 @@ def _transactions(planned: list[Draft]) -> Iterator[list[Draft]]:
 class _Writer:
     """The statements of one transaction."""
 
-    def __init__(self, conn: Connection, tenant_id: str, principal_id: str, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        principal_id: str,
+        access: Access | None,
+        lease_seconds: float,
+        noted_tags: Collection[tuple[str, str]],
+    ) -> None:
         self._conn = conn
         self._queries = load_queries("capture")
         self._lease_seconds = lease_seconds
         self._tenant_id = tenant_id
         self._principal_id = principal_id
+        self._access = access
+        self._noted_tags = noted_tags
+        self.new_tags: set[str] = set()
         self._generation = ""
         self._dropped_chunks = 0
 
@@ -197,17 +240,18 @@ class _Writer:
         owned = []
         for draft in group:
             row = claimed[draft.key]
-            if row["owner_principal_id"] != self._principal_id:
-                answers[draft.position] = ExternalRefInUseError()
+            refusal = await self._refusal(draft, row)
+            if refusal is not None:
+                answers[draft.position] = refusal
                 continue
             self._settle_tags(draft, row)
             owned.append((draft, row))
         changed, retagged = await self._compare(owned, answers)
         if retagged:
-            await self._run("retag_documents", rows=retagged)
-            await retag_vectors(self._conn, self._tenant_id, [row["document_id"] for row in retagged])
+            await retag(self._conn, self._tenant_id, retagged)
         if changed:
             await self._insert(changed)
+            await self._note_tags(changed)
             await self._finish(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
         for draft in changed:
             answers[draft.position] = AddResult(
@@ -216,6 +260,7 @@ class _Writer:
                 version=draft.version,
                 status=AddStatus.CREATED if claimed[draft.key]["fresh"] else AddStatus.UPDATED,
                 chunks=len(draft.chunks),
+                share=_receipt(draft),
             )
         return answers
 
@@ -230,19 +275,40 @@ class _Writer:
         self, group: list[Draft], answers: dict[int, AddResult | MemoryError]
     ) -> list[Draft]:
         wanted = sorted({reference for draft in group for reference in draft.references})
-        if not wanted:
+        if not wanted and not any(reserved_tags(draft, self._principal_id) for draft in group):
             return group
-        known = {row["id"] for row in await self._fetch("citable_versions", ids=wanted)}
+        visibility = await resolve_visibility(self._conn, self._tenant_id, self._principal_id, self._access)
+        rows = await self._fetch("citable_versions", ids=wanted, **visibility_parameters(visibility))
+        sources = {row["id"]: Source(row["owner_principal_id"], frozenset(row["tags"])) for row in rows}
         kept = []
         for draft in group:
-            if known.issuperset(draft.references):
+            unknown = sum(reference not in sources for reference in draft.references)
+            if unknown:
+                answers[draft.position] = InvalidInputError(
+                    "derived_from, supports and contradicts must name versions that exist and that you may see.",
+                    details={"unknown": unknown},
+                )
+            elif not narrow_to_sources(draft, sources, self._principal_id):
+                answers[draft.position] = InvalidInputError(
+                    "access_tags may hold reserved tags only as copies of what a derived_from version carries.",
+                    details={"field": "access_tags"},
+                )
+            else:
                 kept.append(draft)
-                continue
-            answers[draft.position] = InvalidInputError(
-                "derived_from, supports and contradicts must name versions that exist and that you may see.",
-                details={"unknown": sum(r not in known for r in draft.references)},
-            )
         return kept
+
+    async def _refusal(self, draft: Draft, row: Row) -> MemoryError | None:
+        """Why this caller may not write to the document that the reference names."""
+        if row["owner_principal_id"] == self._principal_id:
+            return None
+        tags = (*row["access_tags"], *row["system_tags"])
+        if self._access is None or not await self._access.reaches("add", tags):
+            return ExternalRefInUseError()
+        if draft.access_tags is not None or draft.system_tags is not None:
+            return ForbiddenError(
+                "only the document's creator may change its tags or share it; leave out access_tags and share"
+            )
+        return None
 
     async def _claim(self, group: list[Draft]) -> dict[tuple[str, str], Row]:
         if not group:
@@ -255,11 +321,13 @@ class _Writer:
         """What was not given stays as the document has it."""
         draft.document_id = row["id"]
         draft.thread_seq = row["thread_seq"]
-        if draft.access_tags is None:
-            draft.access_tags = list(row["access_tags"])
-        if draft.system_tags is None:
-            draft.system_tags = list(row["system_tags"])
-        draft.tags = draft.access_tags + draft.system_tags
+        draft.owner = row["owner_principal_id"]
+        draft.own_tags = list(row["access_tags"] if draft.access_tags is None else draft.access_tags)
+        # Shares add up, and end by unsharing only: a repeat must not let them evaporate.
+        system = dict.fromkeys((*row["system_tags"], *(draft.system_tags or ())))
+        if draft.peers:
+            system[document_tag(draft.document_id)] = None
+        draft.shared_tags = [tag for tag in system if tag not in draft.own_tags]
 
     async def _compare(
         self, owned: list[tuple[Draft, Row]], answers: dict[int, AddResult | MemoryError]
@@ -282,13 +350,14 @@ class _Writer:
                 draft.chunk_ids = [new_id(ids.CHUNK) for _ in draft.chunks]
                 changed.append(draft)
                 continue
-            same = draft.access_tags == row["access_tags"] and draft.system_tags == row["system_tags"]
+            same = draft.own_tags == row["access_tags"] and draft.shared_tags == row["system_tags"]
             if not same:
+                draft.retagged = True
                 retagged.append(
                     {
                         "document_id": draft.document_id,
-                        "access_tags": draft.access_tags,
-                        "system_tags": draft.system_tags,
+                        "access_tags": draft.own_tags,
+                        "system_tags": draft.shared_tags,
                     }
                 )
             answers[draft.position] = AddResult(
@@ -297,6 +366,7 @@ class _Writer:
                 version=version["active_version"],
                 status=AddStatus.UNCHANGED if same else AddStatus.UPDATED,
                 chunks=0,
+                share=_receipt(draft),
             )
         return changed, retagged
 
@@ -321,7 +391,8 @@ class _Writer:
             if chunks:
                 await self._run("insert_chunks", rows=chunks)
                 await self._run("insert_search_rows", rows=chunks, generation=self._generation)
-                await self._run("enqueue_chunks", chunks=chunk_ids, lease=self._lease_seconds)
+                owners = [draft.owner for draft in changed for _ in draft.chunk_ids]
+                await self._run("enqueue_chunks", chunks=chunk_ids, owners=owners, lease=self._lease_seconds)
                 if any(draft.document.thread for draft in changed):
                     await self._run("enqueue_followers", chunks=chunk_ids)
         self._dropped_chunks = dropped.rowcount if dropped else 0
@@ -359,6 +430,12 @@ class _Writer:
         found = await self._fetch("upsert_entities", rows=rows)
         return {(row["kind"], row["identifier"]): row["id"] for row in found}
 
+    async def _note_tags(self, changed: list[Draft]) -> None:
+        tags = {tag for draft in changed for tag in draft.tags}
+        self.new_tags = {tag for tag in tags if (self._tenant_id, tag) not in self._noted_tags}
+        if self.new_tags:
+            await note_tags(self._conn, self._tenant_id, self.new_tags)
+
     async def _finish(self, changed: list[Draft], *, fresh: int) -> None:
         await self._run(
             "finish",
@@ -380,6 +457,13 @@ class _Writer:
         if "rows" in parameters:
             parameters["rows"] = Jsonb(parameters["rows"])
         return {"tenant": self._tenant_id, "principal": self._principal_id, **parameters}
+
+
+def _receipt(draft: Draft) -> ShareReceipt | None:
+    """What became of the share on this side; grants are the plane's to write."""
+    if draft.document.share is None and not draft.withheld:
+        return None
+    return ShareReceipt(tags=tuple(draft.tags), principals=tuple(draft.peers), withheld=tuple(draft.withheld))
 
 
 def _edges(draft: Draft, entities: dict[tuple[str, str], str]) -> Iterator[Row]:

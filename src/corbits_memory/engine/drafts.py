@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from corbits_memory.access.tags import resolve_access_tags
+from corbits_memory.access.tags import document_tag, resolve_access_tags, shared_peers
 from corbits_memory.core import hashing, ids, planning
 from corbits_memory.core.authority import authority
 from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
@@ -35,8 +35,12 @@ class Draft:
     analysed: list[Row]
     content_hash: str
     access_tags: list[str] | None
-    """The caller's own; None leaves those of a known document as they are."""
+    """Asked for: the caller's own; None leaves those of a known document as they are."""
     system_tags: list[str] | None
+    """Asked for by sharing; None where nothing was."""
+    peers: list[str]
+    """Principals to share with, without the caller."""
+    owner: str
     document_id: str
     version_id: str = ""
     version: int = 1
@@ -44,11 +48,21 @@ class Draft:
     raw_capture_id: str = ""
     thread_seq: int = 0
     chunk_ids: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
+    own_tags: list[str] = field(default_factory=list)
+    """Settled: what the document shall carry of the caller's own tags."""
+    shared_tags: list[str] = field(default_factory=list)
+    """Settled: what it shall carry of the system's."""
+    withheld: list[str] = field(default_factory=list)
+    """Tags and peers that a source of somebody else doesn't have among its readers."""
+    retagged: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
         return self.document.adapter, self.external_ref
+
+    @property
+    def tags(self) -> list[str]:
+        return self.own_tags + self.shared_tags
 
     @property
     def references(self) -> Sequence[str]:
@@ -84,6 +98,8 @@ def draft_document(
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
         system_tags=system if document.share is not None else None,
+        peers=list(shared_peers(principal_id, document.share)) if document.share is not None else [],
+        owner=principal_id,
         document_id=new_id(ids.DOCUMENT),
     )
 
@@ -99,7 +115,10 @@ def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
         "adapter": document.adapter,
         "external_ref": draft.external_ref,
         "access_tags": draft.access_tags or [],
-        "system_tags": draft.system_tags or list(resolve_access_tags(principal_id, tenant_id)),
+        "system_tags": [
+            *(draft.system_tags or resolve_access_tags(principal_id, tenant_id)),
+            *([document_tag(draft.document_id)] if draft.peers else ()),
+        ],
         "attributes": dict(document.attributes),
         "thread": document.thread,
         "author": document.author,
@@ -134,9 +153,10 @@ def version_row(draft: Draft) -> Row:
         "title": document.title,
         "kind": document.kind,
         "attributes": dict(document.attributes),
+        "owner": draft.owner,
         "tags": draft.tags,
-        "access_tags": draft.access_tags,
-        "system_tags": draft.system_tags,
+        "access_tags": draft.own_tags,
+        "system_tags": draft.shared_tags,
         "thread": document.thread,
         "author": document.author,
         "language": draft.language,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from corbits_memory.config import EngineConfig
 from corbits_memory.core.enums import Degraded
+from corbits_memory.engine.access import TagChange, TagService
 from corbits_memory.engine.capture import CaptureService
 from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.fts import verify_fts_language
@@ -20,7 +21,9 @@ from corbits_memory.engine.vectors import VectorRegistry
 from corbits_memory.engine.worker import Worker
 from corbits_memory.errors import DatabaseError, MemoryError, MigrationError, UnavailableError
 from corbits_memory.ports import (
+    Access,
     AddResult,
+    DocumentTags,
     Embedder,
     NewDocument,
     Reranker,
@@ -68,6 +71,7 @@ class PostgresDocumentStore:
         self.statistics = StatisticsService(self._database)
         self._worker = Worker(config.database_url, self.embedding, self.statistics)
         self._timeline = TimelineService(self._database)
+        self._tags = TagService(self._database)
         self._search = SearchService(
             self._database,
             embedder=self._embedder,
@@ -80,7 +84,7 @@ class PostgresDocumentStore:
 
     @property
     def capabilities(self) -> StoreCapabilities:
-        return StoreCapabilities(embeddings_configured=self._embedder is not None)
+        return StoreCapabilities(embeddings_configured=self._embedder is not None, enforces_grants=True)
 
     @property
     def second_lock(self) -> bool:
@@ -119,7 +123,12 @@ class PostgresDocumentStore:
             stack.push_async_callback(self._worker.close)
 
     async def add(
-        self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        access: Access | None = None,
     ) -> list[AddResult | MemoryError]:
         if self._capture is None:
             raise UnavailableError("The document store is not open yet.")
@@ -131,19 +140,54 @@ class PostgresDocumentStore:
             documents=documents,
             now=self._clock(),
             lease_seconds=seconds,
+            access=access,
         )
         degraded = await self._embed_captured(tenant_id, captured.chunk_ids, seconds)
+        if captured.retagged and self._embedder is not None:
+            await self._worker.embed_soon(tenant_id)
         return [_with_degraded(answer, degraded) for answer in captured.answers]
 
-    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult:
-        return await self._search.search(tenant_id=tenant_id, principal_id=principal_id, query=query)
+    async def search(
+        self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
+    ) -> SearchResult:
+        return await self._search.search(
+            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+        )
 
     async def list(
-        self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        limit: int,
+        kinds: tuple[str, ...] = (),
+        access: Access | None = None,
     ) -> list[TimelineEvent]:
         return await self._timeline.list(
-            tenant_id=tenant_id, principal_id=principal_id, limit=limit, kinds=kinds
+            tenant_id=tenant_id, principal_id=principal_id, limit=limit, kinds=kinds, access=access
         )
+
+    async def change_access_tags(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        add: Sequence[str] = (),
+        add_system: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        access: Access | None = None,
+    ) -> DocumentTags:
+        changed = await self._tags.change(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            change=TagChange(add=tuple(add), add_system=tuple(add_system), remove=frozenset(remove)),
+            access=access,
+        )
+        if changed.waiting:
+            await self._worker.embed_soon(tenant_id)
+        return DocumentTags(version_id=changed.version_id, tags=changed.tags)
 
     async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:
         """How many of a principal's chunks wait for a vector; none are waited for without a model."""

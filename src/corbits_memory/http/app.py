@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from corbits_memory.http.errors import REQUEST_ID, error_answer, request_id_of
-from corbits_memory.http.identity import Identity
+from corbits_memory.http.identity import CallerResolver, Identity
 from corbits_memory.http.openapi import memory_openapi
 from corbits_memory.http.routes import DEFAULT_PREFIX, memory_routes
 from corbits_memory.plane import Memory
@@ -16,7 +16,8 @@ from corbits_memory.plane import Memory
 def memory_app(
     memory: Memory,
     *,
-    identity: Identity,
+    identity: Identity | None = None,
+    caller_resolver: CallerResolver | None = None,
     prefix: str = DEFAULT_PREFIX,
     strict_tenant_path: bool = True,
 ) -> Starlette:
@@ -36,7 +37,13 @@ def memory_app(
     app = Starlette(
         routes=[
             Route("/openapi.json", openapi),
-            *memory_routes(memory, identity=identity, prefix=prefix, strict_tenant_path=strict_tenant_path),
+            *memory_routes(
+                memory,
+                identity=identity,
+                caller_resolver=caller_resolver,
+                prefix=prefix,
+                strict_tenant_path=strict_tenant_path,
+            ),
         ],
         exception_handlers={HTTPException: fail},
         lifespan=memory.lifespan,

@@ -53,7 +53,7 @@ class Endpoint:
         if operation is None:
             raise HTTPException(405, headers={"allow": self._allow})
         caller = await resolve_caller(request, self.identity)
-        check_capability(caller, operation.capability)
+        await check_capability(self.memory, caller, operation.capability)
         if self.strict_tenant_path:
             check_tenant(request, caller)
         body = json_object(request, await read_body(request)) if operation.request else {}

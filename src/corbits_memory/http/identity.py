@@ -1,7 +1,7 @@
 """Who asks: the host's answer, checked."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from corbits_memory.http.errors import (
     PrincipalRequiredError,
     TenantMismatchError,
 )
+from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller
 from corbits_memory.validation import check_caller
 
@@ -22,6 +23,32 @@ Identity = Callable[[Request], Caller | Awaitable[Caller | None] | None]
 It may raise Starlette's ``HTTPException`` or an error of ours to refuse in its own way (429, 503); any other
 error becomes a 500 without its text.
 """
+
+
+CallerResolver = Callable[[Request], Any]
+"""For machine callers: from a request to ``{"tenantId": …, "principalId": …}``, or None for nobody. Sync or async.
+
+Nothing else counts: no roles, no capabilities. What the caller may do, the grant store says.
+"""
+
+
+def identity_of(resolver: CallerResolver) -> Identity:
+    """An identity hook from a caller resolver. An answer of another shape is an error of the host (500)."""
+
+    async def identity(request: Request) -> Caller | None:
+        found = resolver(request)
+        if inspect.isawaitable(found):
+            found = await found
+        if not found and not isinstance(found, Mapping):
+            return None
+        if not isinstance(found, Mapping):
+            raise InvalidResolvedCallerError
+        tenant_id, principal_id = found.get("tenantId"), found.get("principalId")
+        if not isinstance(tenant_id, str) or not isinstance(principal_id, str):
+            raise InvalidResolvedCallerError
+        return Caller(tenant_id, principal_id)
+
+    return identity
 
 
 async def resolve_caller(request: Request, identity: Identity) -> Caller:
@@ -43,8 +70,8 @@ def check_tenant(request: Request, caller: Caller) -> None:
         raise TenantMismatchError
 
 
-def check_capability(caller: Caller, capability: Capability) -> None:
-    if capability not in caller.capabilities:
+async def check_capability(memory: Memory, caller: Caller, capability: Capability) -> None:
+    if not await memory.may(caller, capability):
         raise ForbiddenError
 
 
@@ -52,7 +79,7 @@ def _checked(found: Any) -> Caller:
     if not isinstance(found, Caller):
         raise InvalidResolvedCallerError
     capabilities: object = found.capabilities
-    if not isinstance(capabilities, Set):
+    if capabilities is not None and not isinstance(capabilities, Set):
         raise InvalidResolvedCallerError
     try:
         check_caller(found.tenant_id, found.principal_id)

@@ -18,6 +18,7 @@ _ERRORS = {
     "400": "The input is not valid; details name the fields.",
     "401": "No credential, or not a valid one.",
     "403": "The caller lacks the capability, or the path names another tenant.",
+    "404": "There is no such thing here, or the caller may not see it.",
     "409": "Refused by the state of the memory.",
     "413": f"The body is larger than {BODY_BYTES:,} bytes.",
     "500": "Ours.",
@@ -34,7 +35,7 @@ def memory_openapi(*, prefix: str = DEFAULT_PREFIX) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         item = paths.setdefault(template + operation.path, {})
-        item[operation.method.lower()] = _operation(operation, template)
+        item[operation.method.lower()] = _operation(operation, template + operation.path)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -48,13 +49,13 @@ def memory_openapi(*, prefix: str = DEFAULT_PREFIX) -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation, template: str) -> dict[str, Any]:
+def _operation(operation: Operation, path: str) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
         "description": f"Needs the capability `{operation.capability}`.",
         "tags": ["memory"],
-        "parameters": [*_path_parameters(template), *operation.query],
+        "parameters": [*_path_parameters(path), *operation.query],
         "responses": {"200": _json_body("The answer.", operation.response)} | _error_responses(operation),
     }
     if operation.request is not None:
@@ -62,10 +63,10 @@ def _operation(operation: Operation, template: str) -> dict[str, Any]:
     return described
 
 
-def _path_parameters(template: str) -> list[dict[str, Any]]:
+def _path_parameters(path: str) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in re.findall(r"\{(\w+)\}", template)
+        for name in re.findall(r"\{(\w+)\}", path)
     ]
 
 
@@ -73,7 +74,8 @@ def _error_responses(operation: Operation) -> dict[str, Any]:
     return {
         status: _json_body(description, ErrorResponse)
         for status, description in _ERRORS.items()
-        if operation.request is not None or status not in _WITH_BODY_ONLY
+        if (operation.request is not None or status not in _WITH_BODY_ONLY)
+        and ("{" in operation.path or status != "404")
     }
 
 

@@ -68,7 +68,7 @@ async def add_batch(call: Call) -> responses.Response:
 
 async def search(call: Call) -> responses.Response:
     given = requests.search_input(call.body)
-    if given.generation is not None and Capability.ADMIN not in call.caller.capabilities:
+    if given.generation is not None and not await call.memory.may(call.caller, Capability.ADMIN):
         raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
     try:
         result = await call.memory.search_for(
@@ -94,6 +94,24 @@ async def capabilities(call: Call) -> responses.Response:
         tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
     )
     return responses.capabilities_response(call.memory.capabilities, pending_vectors=pending)
+
+
+async def share(call: Call) -> responses.Response:
+    shared = await call.memory.share_for(call.body, **_document_of(call))
+    return responses.share_response(shared)
+
+
+async def unshare(call: Call) -> responses.Response:
+    shared = await call.memory.unshare_for(call.body, **_document_of(call))
+    return responses.share_response(shared)
+
+
+def _document_of(call: Call) -> dict[str, str]:
+    return {
+        "tenant_id": call.caller.tenant_id,
+        "principal_id": call.caller.principal_id,
+        "document_id": call.request.path_params["document_id"],
+    }
 
 
 def _item(item: object) -> object:
@@ -189,5 +207,25 @@ OPERATIONS = (
         summary="What this memory can do",
         handle=capabilities,
         response=responses.CapabilitiesResponse,
+    ),
+    Operation(
+        id="memory_share",
+        method="POST",
+        path="/documents/{document_id}/share",
+        capability=Capability.ADD,
+        summary="Let others read a document of yours",
+        handle=share,
+        request=requests.ShareRequest,
+        response=responses.ShareResponse,
+    ),
+    Operation(
+        id="memory_unshare",
+        method="POST",
+        path="/documents/{document_id}/unshare",
+        capability=Capability.ADD,
+        summary="Take back what a share gave",
+        handle=unshare,
+        request=requests.UnshareRequest,
+        response=responses.ShareResponse,
     ),
 )

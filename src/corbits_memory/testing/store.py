@@ -1,17 +1,21 @@
 """A document store in memory: substring search, creator-only reads, the ids of a counter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
+from corbits_memory.access.patterns import match_pattern
+from corbits_memory.access.tags import resolve_access_tags
 from corbits_memory.core.enums import AddStatus, CreatedByKind, EvidenceLevel
 from corbits_memory.core.limits import SNIPPET_CHARS
-from corbits_memory.errors import ExternalRefInUseError, MemoryError
+from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, MemoryError, NotFoundError
 from corbits_memory.ports import (
+    Access,
     AddResult,
     Attribution,
     Citation,
+    DocumentTags,
     NewDocument,
     OpenTarget,
     SearchItem,
@@ -19,6 +23,7 @@ from corbits_memory.ports import (
     SearchResult,
     StoreCapabilities,
     TimelineEvent,
+    Visibility,
 )
 
 ADAPTER = "fake"
@@ -35,6 +40,16 @@ class StoredDocument:
     version: int
     content: NewDocument
     at: datetime
+    shared_tags: list[str] = field(default_factory=list)
+    """Tags that were added or taken away after the fact."""
+    unshared_tags: list[str] = field(default_factory=list)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        content = self.content
+        written = resolve_access_tags(self.owner, self.tenant_id, content.access_tags, content.share)
+        kept = (tag for tag in written if tag not in self.unshared_tags)
+        return tuple(dict.fromkeys((*kept, *self.shared_tags)))
 
 
 class FakeDocumentStore:
@@ -42,12 +57,12 @@ class FakeDocumentStore:
 
     Ids are ``fake_doc_1``, ``fake_ver_1`` and so on. A search finds the documents of the caller whose title
     or text holds the whole trimmed query, whatever the case: score 1 in the title, 0.5 in the text; a blank
-    query finds nothing. Filters are ignored. Reads show a principal its own documents only. The same
-    adapter and external reference again is a new version, or unchanged.
+    query finds nothing. Filters are ignored. Reads show a principal its own documents and those that its
+    grants reach. The same adapter and external reference again is a new version, or unchanged.
     """
 
     def __init__(self, *, capabilities: StoreCapabilities | None = None) -> None:
-        self._capabilities = capabilities or StoreCapabilities()
+        self._capabilities = capabilities or StoreCapabilities(enforces_grants=True)
         self._document_numbers = count(1)
         self._version_numbers = count(1)
         self.documents: list[StoredDocument] = []
@@ -69,16 +84,23 @@ class FakeDocumentStore:
         self.documents.clear()
 
     async def add(
-        self, *, tenant_id: str, principal_id: str, documents: Sequence[NewDocument]
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        access: Access | None = None,
     ) -> list[AddResult | MemoryError]:
         return [self._add(tenant_id, principal_id, document) for document in documents]
 
-    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult:
+    async def search(
+        self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
+    ) -> SearchResult:
         self.queries.append(query)
         wanted = query.query.strip().casefold()
         found = [
             document
-            for document in self._visible(tenant_id, principal_id)
+            for document in await self._visible(tenant_id, principal_id, access)
             if wanted and wanted in f"{document.content.title}\n{document.content.text}".casefold()
         ]
         scored = sorted(found, key=lambda document: -_score(document, wanted))[: query.limit]
@@ -87,21 +109,56 @@ class FakeDocumentStore:
         return SearchResult(items=items, evidence=evidence)
 
     async def list(
-        self, *, tenant_id: str, principal_id: str, limit: int, kinds: tuple[str, ...] = ()
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        limit: int,
+        kinds: tuple[str, ...] = (),
+        access: Access | None = None,
     ) -> list[TimelineEvent]:
         newest = [
             document
-            for document in reversed(self._visible(tenant_id, principal_id))
+            for document in reversed(await self._visible(tenant_id, principal_id, access))
             if not kinds or document.content.kind in kinds
         ]
         return [_event(document) for document in newest[:limit]]
 
-    def _visible(self, tenant_id: str, principal_id: str) -> Sequence[StoredDocument]:
-        return [
-            document
-            for document in self.documents
-            if document.tenant_id == tenant_id and document.owner == principal_id
-        ]
+    async def change_access_tags(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        add: Sequence[str] = (),
+        add_system: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        access: Access | None = None,
+    ) -> DocumentTags:
+        visible = await self._visible(tenant_id, principal_id, access)
+        document = next((found for found in visible if found.document_id == document_id), None)
+        if document is None:
+            raise NotFoundError("document not found")
+        if document.owner != principal_id:
+            raise ForbiddenError("only the document's creator may share it")
+        added = (*add, *add_system)
+        document.unshared_tags = [*(t for t in document.unshared_tags if t not in added), *remove]
+        document.shared_tags = [t for t in (*document.shared_tags, *added) if t not in remove]
+        return DocumentTags(version_id=document.version_id, tags=document.tags)
+
+    async def _visible(
+        self, tenant_id: str, principal_id: str, access: Access | None
+    ) -> Sequence[StoredDocument]:
+        kept = [document for document in self.documents if document.tenant_id == tenant_id]
+        visibility = Visibility(principal_id=principal_id)
+        if access is not None:
+
+            async def known(patterns: Sequence[str]) -> set[str]:
+                used = {tag for document in kept for tag in document.tags}
+                return {tag for tag in used if any(match_pattern(pattern, tag) for pattern in patterns)}
+
+            visibility = await access.visibility(known)
+        return [document for document in kept if visibility.admits(owner=document.owner, tags=document.tags)]
 
     def _add(self, tenant_id: str, principal_id: str, content: NewDocument) -> AddResult | MemoryError:
         known = self._named(tenant_id, content)

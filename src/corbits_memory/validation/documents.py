@@ -70,8 +70,9 @@ def new_document(given: AddInput, *, tenant_id: str, principal_id: str) -> NewDo
         content = Content(title="untitled", text=".")
     title = problems.required_text("title", content.title, max_chars=limits.TITLE_CHARS)
     text = problems.required_text("text", content.text, max_chars=limits.TEXT_CHARS)
-    share = _share(problems, given.share, principal_id=principal_id)
-    tags = _tags(problems, "access_tags", given.access_tags, principal_id=principal_id)
+    derived = bool(given.derived_from)
+    share = _share(problems, given.share, principal_id=principal_id, any_tag=derived)
+    tags = _tags(problems, "access_tags", given.access_tags, principal_id=principal_id, any_tag=derived)
     generator = _generator(problems, given.generator_agent_id)
     document = NewDocument(
         title=title,
@@ -147,39 +148,66 @@ def _language(problems: Problems, value: object) -> str | None:
     return value
 
 
-def _share(problems: Problems, value: object, *, principal_id: str) -> Share | None:
+def check_share(given: Mapping[str, object], *, principal_id: str, widening: bool) -> Share:
+    """The request of ``share`` or (not ``widening``) ``unshare``: it must name somebody else or a tag.
+
+    Raises :class:`InvalidInputError` with every problem at once.
+    """
+    problems = Problems()
+    share = _share_fields(problems, given, field="", principal_id=principal_id, any_tag=not widening)
+    if not (share.tenant or share.principals or share.tags) and not problems:
+        problems.add("", "name at least one of tenant, principals (other than yourself) and tags")
+    problems.raise_if_any()
+    return share
+
+
+def _share(problems: Problems, value: object, *, principal_id: str, any_tag: bool) -> Share | None:
     """The share request, from a :class:`Share` or from an object of a body (other keys are ignored)."""
     if value is None:
         return None
     if isinstance(value, Share):
-        value = {"tenant": value.tenant, "principals": value.principals, "tags": value.tags}
+        value = {name: getattr(value, name) for name in ("tenant", "principals", "tags", "required")}
     if not isinstance(value, Mapping):
         problems.add("share", "must be an object")
         return None
+    return _share_fields(problems, value, field="share.", principal_id=principal_id, any_tag=any_tag)
+
+
+def _share_fields(
+    problems: Problems, value: Mapping[str, object], *, field: str, principal_id: str, any_tag: bool
+) -> Share:
     return Share(
-        tenant=problems.flag("share.tenant", value.get("tenant")),
-        principals=_peers(problems, value.get("principals"), principal_id=principal_id),
-        tags=_tags(problems, "share.tags", value.get("tags"), principal_id=principal_id),
+        tenant=problems.flag(f"{field}tenant", value.get("tenant")),
+        principals=_peers(problems, f"{field}principals", value.get("principals"), principal_id=principal_id),
+        tags=_tags(problems, f"{field}tags", value.get("tags"), principal_id=principal_id, any_tag=any_tag),
+        required=problems.flag(f"{field}required", value.get("required")),
     )
 
 
-def _peers(problems: Problems, value: object, *, principal_id: str) -> tuple[str, ...]:
+def _peers(problems: Problems, field: str, value: object, *, principal_id: str) -> tuple[str, ...]:
     """The principals to share with; blanks and the sharer itself are let pass and left out."""
-    items = problems.items("share.principals", value, max_items=limits.SHARED_PRINCIPALS)
+    items = problems.items(field, value, max_items=limits.SHARED_PRINCIPALS)
     peers = []
     for index, item in enumerate(items):
         if isinstance(item, str) and not item.strip():
             continue
-        peer = problems.entry(f"share.principals[{index}]", item)
+        peer = problems.entry(f"{field}[{index}]", item)
         if peer is not None:
             peers.append(peer)
     return shared_peers(principal_id, Share(principals=tuple(peers)))
 
 
-def _tags(problems: Problems, field: str, value: object, *, principal_id: str) -> tuple[str, ...]:
+def _tags(
+    problems: Problems, field: str, value: object, *, principal_id: str, any_tag: bool
+) -> tuple[str, ...]:
+    """Tags, each once. ``any_tag``: reserved ones too, where a store checks that a source carries them."""
     tags = []
     for index, item in enumerate(problems.items(field, value, max_items=limits.ACCESS_TAGS)):
-        problem = tag_problem(item, principal_id=principal_id) if isinstance(item, str) else "must be text"
+        problem = (
+            tag_problem(item, principal_id=principal_id, reserved_too=any_tag)
+            if isinstance(item, str)
+            else "must be text"
+        )
         if problem:
             problems.add(f"{field}[{index}]", problem)
         elif isinstance(item, str):

@@ -31,6 +31,10 @@ class Problems:
     def __init__(self) -> None:
         self._found: list[tuple[str, str]] = []
 
+    def __bool__(self) -> bool:
+        """Whether any were found."""
+        return bool(self._found)
+
     def add(self, field: str, problem: str) -> None:
         self._found.append((field, problem))
 

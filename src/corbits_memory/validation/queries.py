@@ -17,6 +17,13 @@ def check_caller(tenant_id: object, principal_id: object) -> None:
     problems.raise_if_any()
 
 
+def check_identifier(field: str, value: object) -> None:
+    """Raises :class:`InvalidInputError` when this can't be an id: blank, too long, control characters."""
+    problems = Problems()
+    problems.required_identifier(field, value)
+    problems.raise_if_any()
+
+
 def search_query(given: SearchInput) -> SearchQuery:
     """The validated query, its text trimmed; raises :class:`InvalidInputError` with every problem."""
     problems = Problems()

@@ -27,8 +27,37 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
 
-class ShareRequest(Request):
+_SOMETHING_TO_SHARE: list[JsonValue] = [
+    {"properties": {"tenant": {"const": True}}, "required": ["tenant"]},
+    {"properties": {"tags": {"type": "array", "minItems": 1}}, "required": ["tags"]},
+    {
+        "properties": {"principals": {"type": "array", "contains": {"type": "string", "pattern": r"\S"}}},
+        "required": ["principals"],
+    },
+]
+
+
+class ShareSugar(Request):
     """Who else may read the document: the whole tenant, named principals, holders of tags."""
+
+    tenant: bool | None = None
+    principals: Annotated[list[fields.BlankableId], Field(max_length=limits.SHARED_PRINCIPALS)] | None = None
+    tags: fields.Tags | None = None
+    required: bool | None = Field(
+        None, description="Refuse rather than keep it unshared, where no grant can be written. Default false."
+    )
+
+
+class ShareRequest(ShareSugar):
+    """Who else may read the document: at least one of the three, other than yourself."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _SOMETHING_TO_SHARE})
+
+
+class UnshareRequest(Request):
+    """Who shall no longer read the document. What was not shared is let pass."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _SOMETHING_TO_SHARE})
 
     tenant: bool | None = None
     principals: Annotated[list[fields.BlankableId], Field(max_length=limits.SHARED_PRINCIPALS)] | None = None
@@ -42,7 +71,7 @@ class AddRequest(Request):
     text: fields.Body
     kind: fields.Kind | None = Field(None, description="Default `note`.")
     access_tags: fields.Tags | None = None
-    share: ShareRequest | None = None
+    share: ShareSugar | None = None
     generator_agent_id: fields.BlankableId | None = Field(
         None, description="The agent that made this text. Its provenance is then at best `inferred`."
     )

@@ -15,6 +15,7 @@ from corbits_memory.ports import (
     Citation,
     SearchItem,
     SearchResult,
+    SharedDocument,
     ShareReceipt,
     StoreCapabilities,
     TimelineEvent,
@@ -46,6 +47,13 @@ class ShareReceiptResponse(Response):
     principals: list[str]
     grants_materialized: bool
     reason: str | None = None
+    withheld: list[str] | None = None
+
+
+class ShareResponse(Response):
+    document_id: str
+    version_id: str
+    share: ShareReceiptResponse
 
 
 class AddResponse(Response):
@@ -169,6 +177,14 @@ def add_response(result: AddResult) -> AddResponse:
     )
 
 
+def share_response(shared: SharedDocument) -> ShareResponse:
+    return ShareResponse(
+        document_id=shared.document_id,
+        version_id=shared.version_id,
+        share=_share_receipt(shared.share),
+    )
+
+
 def add_batch_response(results: Sequence[AddResult | MemoryError]) -> AddBatchResponse:
     return AddBatchResponse(
         results=[
@@ -221,7 +237,7 @@ def _share_receipt(receipt: ShareReceipt) -> ShareReceiptResponse:
         tags=list(receipt.tags),
         principals=list(receipt.principals),
         grants_materialized=receipt.grants_materialized,
-        **_given(reason=receipt.reason),
+        **_given(reason=receipt.reason, withheld=list(receipt.withheld)),
     )
 
 

@@ -3,11 +3,9 @@
 import pytest
 
 from corbits_memory.access.tags import (
-    NO_GRANT_STORE,
     resolve_access_tags,
     shared_peers,
     tag_problem,
-    ungranted_receipt,
 )
 from corbits_memory.ports import Share
 
@@ -81,17 +79,3 @@ def test_a_long_principal_keeps_its_owner_tag() -> None:
 
 def test_peers_are_without_blanks_repeats_and_the_sharer() -> None:
     assert shared_peers("alice", Share(principals=("alice", "  ", "bob", " bob"))) == ("bob",)
-
-
-def test_the_receipt_says_why_no_grant_was_written() -> None:
-    receipt = ungranted_receipt("u1", ("memory.owner:u1",), Share(principals=("bob",)))
-    assert (receipt.principals, receipt.grants_materialized, receipt.reason) == (
-        ("bob",),
-        False,
-        NO_GRANT_STORE,
-    )
-
-
-def test_the_receipt_of_tags_alone_needs_no_reason() -> None:
-    receipt = ungranted_receipt("u1", ("memory.owner:u1", "memory.tenant:t1"), Share(tenant=True))
-    assert (receipt.principals, receipt.grants_materialized, receipt.reason) == ((), False, None)

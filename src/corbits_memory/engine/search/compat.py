@@ -25,13 +25,14 @@ from corbits_memory.core.fusion import best_per_document, reciprocal_rank_fusion
 from corbits_memory.core.snippets import compat_snippet
 from corbits_memory.core.temporal import temporal_multiplier
 from corbits_memory.core.tuning import MMR_POOL, RERANK_CANDIDATES, SearchTuning, channel_candidates, clamp_k
+from corbits_memory.engine.access import resolve_visibility
 from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.search.hits import Details, load_details, load_vectors, search_item
 from corbits_memory.engine.search.retrieval import EXACT_ROWS, QueryVector, scope_of, vector_parameters
 from corbits_memory.engine.vectors import active_space
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
-from corbits_memory.ports import Reranker, SearchQuery, SearchResult
+from corbits_memory.ports import Access, Reranker, SearchQuery, SearchResult, Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,17 @@ class CompatProfile:
         tenant_id: str,
         principal_id: str,
         query: SearchQuery,
+        access: Access | None,
         vector: QueryVector | None,
         now: datetime,
         degraded: list[str],
     ) -> SearchResult:
         k = clamp_k(query.limit)
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            lists = await self._lists(conn, tenant_id, principal_id, query, vector, k)
+            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+            lists = await self._lists(conn, tenant_id, visibility, query, vector, k)
             fused = reciprocal_rank_fusion([lists.lexical, lists.dense])
-            details = await load_details(conn, tenant_id, principal_id, [row.key for row in fused])
+            details = await load_details(conn, tenant_id, visibility, [row.key for row in fused])
         if vector is not None and not lists.dense_ready:
             degraded.append(Degraded.DENSE_UNAVAILABLE)
         rows = [
@@ -135,7 +138,7 @@ class CompatProfile:
         self,
         conn: Connection,
         tenant_id: str,
-        principal_id: str,
+        visibility: Visibility,
         query: SearchQuery,
         vector: QueryVector | None,
         k: int,
@@ -145,8 +148,8 @@ class CompatProfile:
             load_queries("search")["compat_candidates"],
             {
                 "tenant": tenant_id,
-                "principal": principal_id,
-                "scope": Jsonb(scope_of(query, principal_id)),
+                "principal": visibility.principal_id,
+                "scope": Jsonb(scope_of(query, visibility)),
                 "generation": query.generation,
                 "query": query.query.strip(),
                 "language": self._language,

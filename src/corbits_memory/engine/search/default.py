@@ -18,11 +18,12 @@ from corbits_memory.core.ranking import (
 from corbits_memory.core.selection import select
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
+from corbits_memory.engine.access import resolve_visibility
 from corbits_memory.engine.pool import READ_SECONDS, Database
 from corbits_memory.engine.search.hits import Details, load_details, search_item
 from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
-from corbits_memory.ports import Reranker, SearchItem, SearchQuery, SearchResult
+from corbits_memory.ports import Access, Reranker, SearchItem, SearchQuery, SearchResult
 
 CANDIDATES_MIN = 50
 """Rows a channel yields; spec d §4: more gained nothing."""
@@ -49,16 +50,18 @@ class DefaultProfile:
         tenant_id: str,
         principal_id: str,
         query: SearchQuery,
+        access: Access | None,
         vector: QueryVector | None,
         now: datetime,
         degraded: list[str],
     ) -> SearchResult:
         parsed = parse_query(query.query)
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
+            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
             found = await retrieve(
                 conn,
                 tenant_id=tenant_id,
-                principal_id=principal_id,
+                visibility=visibility,
                 query=query,
                 text=normalise(parsed.text),
                 required=[normalise(phrase) for phrase in parsed.phrases],
@@ -69,7 +72,7 @@ class DefaultProfile:
             context = _context(found, parsed.text, now, self._constants)
             scored = score_candidates(found.candidates, context, self._constants, neighbours=found.neighbours)
             pool = _pool(scored, query, reranking=self._reranker is not None)
-            details = await load_details(conn, tenant_id, principal_id, [r.candidate.chunk_id for r in pool])
+            details = await load_details(conn, tenant_id, visibility, [r.candidate.chunk_id for r in pool])
         if vector is not None and not found.dense_ready and found.candidates:
             degraded.append(Degraded.DENSE_UNAVAILABLE)
         elif vector is not None and found.partial:

@@ -9,10 +9,11 @@ from psycopg.rows import class_row
 
 from corbits_memory.core.citation import open_target
 from corbits_memory.core.enums import Channel, EvidenceLevel
+from corbits_memory.engine.access import visibility_parameters
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import VectorSpace
-from corbits_memory.ports import Attribution, Citation, OpenTarget, SearchItem
+from corbits_memory.ports import Attribution, Citation, OpenTarget, SearchItem, Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Details:
     external_ref: str
     last_seen_at: datetime
     owner_principal_id: str
+    tags: list[str]
     author: str | None
     thread: str | None
     created_by_kind: str
@@ -48,7 +50,7 @@ class Details:
 
 
 async def load_details(
-    conn: Connection, tenant_id: str, principal_id: str, chunk_ids: Sequence[str]
+    conn: Connection, tenant_id: str, visibility: Visibility, chunk_ids: Sequence[str]
 ) -> dict[str, Details]:
     """Details by chunk id. What the caller may not see is left out here too: the last line of access."""
     if not chunk_ids:
@@ -56,9 +58,13 @@ async def load_details(
     cursor = conn.cursor(row_factory=class_row(Details))
     await cursor.execute(
         load_queries("search")["details"],
-        {"tenant": tenant_id, "principal": principal_id, "chunks": list(chunk_ids)},
+        {"tenant": tenant_id, "chunks": list(chunk_ids), **visibility_parameters(visibility)},
     )
-    return {row.chunk_id: row for row in await cursor.fetchall()}
+    return {
+        row.chunk_id: row
+        for row in await cursor.fetchall()
+        if visibility.admits(owner=row.owner_principal_id, tags=row.tags)
+    }
 
 
 async def load_vectors(

@@ -9,10 +9,11 @@ from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.ranking import Candidate
+from corbits_memory.engine.access import scope_of_visibility
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import vector_text
-from corbits_memory.ports import SearchQuery
+from corbits_memory.ports import SearchQuery, Visibility
 
 EXACT_ROWS = 4_000
 """Up to this many visible rows, every one is looked at; beyond, indexes answer."""
@@ -49,10 +50,9 @@ class Retrieved:
     """The share of the query's idf that the corpus knows."""
 
 
-def scope_of(query: SearchQuery, principal_id: str) -> dict[str, Any]:
-    """What memory.scope_predicate reads. An absent key is no filter."""
-    scope: dict[str, Any] = {
-        "principal": principal_id,
+def scope_of(query: SearchQuery, visibility: Visibility) -> dict[str, Any]:
+    """What memory.scope_predicate reads. An absent key is no filter, and no grant."""
+    filters: dict[str, Any] = {
         "statuses": ["active", "deprecated"] if query.include_deprecated else ["active"],
         "kinds": list(query.kinds),
         "entities": list(query.entity_ids),
@@ -60,7 +60,8 @@ def scope_of(query: SearchQuery, principal_id: str) -> dict[str, Any]:
         "occurred_before": _iso(query.occurred_before),
         "attributes": dict(query.attributes),
     }
-    return {name: value for name, value in scope.items() if value not in (None, [], {})}
+    asked = {name: value for name, value in filters.items() if value not in (None, [], {})}
+    return {**scope_of_visibility(visibility), **asked}
 
 
 def vector_parameters(vector: QueryVector | None) -> dict[str, Any]:
@@ -73,7 +74,7 @@ async def retrieve(
     conn: Connection,
     *,
     tenant_id: str,
-    principal_id: str,
+    visibility: Visibility,
     query: SearchQuery,
     text: str,
     required: list[str],
@@ -87,8 +88,8 @@ async def retrieve(
         load_queries("search")["retrieve"],
         {
             "tenant": tenant_id,
-            "principal": principal_id,
-            "scope": Jsonb(scope_of(query, principal_id)),
+            "principal": visibility.principal_id,
+            "scope": Jsonb(scope_of(query, visibility)),
             "generation": query.generation,
             "query": text,
             "required": required,
@@ -109,7 +110,7 @@ async def retrieve(
         neighbours=_neighbours(found),
         seeds={row.chunk_id: (row.lexical, row.dense) for row in found if row.lexical or row.dense},
         dense_ready=head.dense_ready,
-        partial=head.partial,
+        partial=head.partial or (vector is not None and any(row.cosine is None for row in found)),
         mean=head.mean,
         deviation=head.deviation or 0.0,
         vectors=head.vectors or 0,

@@ -12,7 +12,7 @@ from corbits_memory.engine.search.compat import CompatProfile
 from corbits_memory.engine.search.default import DefaultProfile
 from corbits_memory.engine.search.retrieval import QueryVector
 from corbits_memory.errors import EmbedError, InvalidInputError
-from corbits_memory.ports import Embedder, Reranker, SearchQuery, SearchResult
+from corbits_memory.ports import Access, Embedder, Reranker, SearchQuery, SearchResult
 
 logger = logging.getLogger("corbits_memory.search")
 
@@ -39,7 +39,9 @@ class SearchService:
         self._default = DefaultProfile(database, reranker)
         self._compat = CompatProfile(database, reranker, language=language)
 
-    async def search(self, *, tenant_id: str, principal_id: str, query: SearchQuery) -> SearchResult:
+    async def search(
+        self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
+    ) -> SearchResult:
         """Ranked hits that the caller may see, and what the answer lacked."""
         if not query.query.strip() and not (query.kinds or query.entity_ids):
             raise InvalidInputError("query must be non-empty unless kinds or entityIds is provided")
@@ -56,6 +58,7 @@ class SearchService:
             tenant_id=tenant_id,
             principal_id=principal_id,
             query=query,
+            access=access,
             vector=vector,
             now=self._clock(),
             degraded=degraded,

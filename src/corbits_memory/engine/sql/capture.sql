@@ -10,9 +10,11 @@ INSERT INTO memory.tenant_state (tenant_id) VALUES (%(tenant)s) ON CONFLICT DO N
 
 -- name: citable_versions
 -- Of the versions that documents refer to, those that this caller may see.
-SELECT v.id FROM memory.version v
-WHERE v.tenant_id = %(tenant)s AND v.id = ANY (%(ids)s) AND v.owner_principal_id = %(principal)s
-  AND v.status <> 'tombstoned'
+SELECT v.id, d.owner_principal_id, d.tags
+FROM memory.version v
+JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
+WHERE v.tenant_id = %(tenant)s AND v.id = ANY (%(ids)s) AND v.status <> 'tombstoned'
+  AND memory.admits(d.owner_principal_id, d.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
 
 -- name: claim_documents
 -- Find or create the documents, in key order so that batches never wait for each other in a circle, and lock them.
@@ -80,10 +82,10 @@ INSERT INTO memory.version (tenant_id, id, document_id, version, supersedes_vers
   created_by_kind, generator_agent_id, authority, actor_count, has_social_signal, source_class, raw_capture_id,
   generation, provenance, temporal_class, valid_from, valid_until, retention_class)
 SELECT %(tenant)s, x.id, x.document_id, x.version, x.supersedes, x.content_hash, x.title, x.kind, x.attributes,
-  x.tags, x.thread, x.author, x.language, x.occurred_at, %(principal)s, %(principal)s, x.created_by_kind,
+  x.tags, x.thread, x.author, x.language, x.occurred_at, x.owner, %(principal)s, x.created_by_kind,
   x.generator_agent_id, x.authority, x.actor_count, x.has_social_signal, x.source_class, x.raw_capture_id,
   %(generation)s, x.provenance, x.temporal_class, x.valid_from, x.valid_until, x.retention_class
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, document_id text, version integer, supersedes text,
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, document_id text, version integer, supersedes text, owner text,
   content_hash text, title text, kind text, attributes jsonb, tags text[], thread text, author text, language text,
   occurred_at timestamptz, created_by_kind text, generator_agent_id text, authority real, actor_count integer,
   has_social_signal boolean, source_class text, raw_capture_id text, provenance text, temporal_class text,
@@ -101,7 +103,7 @@ FROM jsonb_to_recordset(%(rows)s) AS x(id text, version_id text, document_id tex
 INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, version_id, ordinal, status, owner_id,
   access_tags, kind, attributes, thread, thread_seq, context_key, author, occurred_at, valid_from, valid_until,
   temporal_class, authority, words, asks, language, fts, terms, lex)
-SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, 'active', %(principal)s, v.access_tags,
+SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, 'active', v.owner_principal_id, v.access_tags,
   v.kind, nullif(v.attributes, '{}'), v.thread, x.thread_seq, x.context_key, v.author, v.occurred_at, v.valid_from,
   v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts,
   memory.term_hashes(%(tenant)s, %(generation)s, a.fts), memory.bm25_vector(a.fts)
@@ -113,7 +115,8 @@ CROSS JOIN LATERAL (SELECT memory.analyse(v.language, x.head, x.body) AS fts OFF
 -- name: enqueue_chunks
 -- New chunks wait for their vectors; the capture itself has first go until the lease ends.
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id, not_before)
-SELECT %(tenant)s, c.id, %(principal)s, now() + make_interval(secs => %(lease)s) FROM unnest(%(chunks)s::text[]) AS c(id)
+SELECT %(tenant)s, c.id, c.owner, now() + make_interval(secs => %(lease)s)
+FROM unnest(%(chunks)s::text[], %(owners)s::text[]) AS c(id, owner)
 
 -- name: enqueue_followers
 -- A turn is embedded with the one before it: one that now has another before it is embedded again.

@@ -37,12 +37,14 @@ WHERE s.tenant_id = %(tenant)s
 -- name: details
 -- What hits are shown with. Claims for and against count once a principal, and only what this caller may see.
 SELECT c.id AS chunk_id, c.text, v.id AS version_id, v.version, v.status, v.title, v.kind, v.document_id,
-  d.adapter, d.external_ref, d.last_seen_at, v.owner_principal_id, v.author, v.thread, v.created_by_kind,
+  d.adapter, d.external_ref, d.last_seen_at, d.owner_principal_id, d.tags, v.author, v.thread, v.created_by_kind,
   v.generator_agent_id, v.provenance, v.source_class, v.temporal_class, v.occurred_at, v.valid_until, v.authority,
   ARRAY(SELECT DISTINCT e.to_ref::text FROM memory.edge e WHERE e.tenant_id = %(tenant)s AND e.from_type = 'document'
         AND e.from_ref = v.document_id AND e.to_type = 'entity' ORDER BY 1) AS entity_ids,
   ARRAY(SELECT e.to_ref::text FROM memory.edge e
-        JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.to_ref AND s.owner_principal_id = %(principal)s
+        JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.to_ref
+        JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id AND memory.admits(
+          o.owner_principal_id, o.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
         WHERE e.tenant_id = %(tenant)s AND e.from_type = 'version' AND e.from_ref = v.id AND e.rel = 'derived_from'
         ORDER BY 1) AS derived_from,
   coalesce(claims.supports, 0) AS supports, coalesce(claims.contradicts, 0) AS contradicts
@@ -54,11 +56,12 @@ LEFT JOIN LATERAL (
     count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'contradicts') AS contradicts
   FROM memory.edge e
   JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.from_ref AND s.status = 'active'
-    AND s.owner_principal_id = %(principal)s
+  JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id AND memory.admits(
+    o.owner_principal_id, o.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
   WHERE e.tenant_id = %(tenant)s AND e.to_type = 'version' AND e.to_ref = v.id
     AND e.rel IN ('supports', 'contradicts') AND e.from_type = 'version'
 ) AS claims ON true
-WHERE c.tenant_id = %(tenant)s AND c.id = ANY (%(chunks)s) AND d.owner_principal_id = %(principal)s
+WHERE c.tenant_id = %(tenant)s AND c.id = ANY (%(chunks)s)
 
 -- name: vectors
 -- Vectors of a few chunks, for diversity.

@@ -144,6 +144,10 @@ UPDATE {table} e SET access_tags = r.access_tags FROM memory.search_row r
 WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND e.tenant_id = %(tenant)s
   AND e.chunk_id = r.chunk_id
 
+-- name: drop_vectors
+-- Vectors that hold what their readers may not see any more.
+DELETE FROM {table} e WHERE e.tenant_id = %(tenant)s AND e.chunk_id = ANY (%(chunks)s)
+
 -- name: registered_models
 -- Every model of the tenant.
 SELECT model_key, model_id, base_url, api_style, dims, vector_type, sample FROM memory.embed_model

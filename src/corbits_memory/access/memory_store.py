@@ -1,0 +1,52 @@
+"""A grant store in memory: for tests, and for hosts whose few grants come from a file."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from corbits_memory.ports import GrantRule
+
+
+class InMemoryGrantStore:
+    """Grants by tenant and id, gone with the process. Writable, revocable, versioned.
+
+    A rule without a tenant holds in every tenant. Rules of roles reach those whom :meth:`assign` names.
+    """
+
+    def __init__(self, rules: Iterable[GrantRule] = ()) -> None:
+        self._rules: dict[tuple[str | None, str], GrantRule] = {}
+        self._members: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._version = 0
+        for rule in rules:
+            self.put_grant(rule)
+
+    def collect_grants(self, principal_id: str, tenant_id: str) -> list[GrantRule]:
+        return [
+            rule
+            for rule in self._rules.values()
+            if rule.tenant_id in (None, tenant_id)
+            and (
+                rule.principal_id == principal_id
+                if rule.role_id is None
+                else principal_id in self._members[tenant_id, rule.role_id]
+            )
+        ]
+
+    def put_grant(self, rule: GrantRule) -> None:
+        self._rules[rule.tenant_id, rule.id] = rule
+        self._version += 1
+
+    def delete_grant(self, tenant_id: str, grant_id: str) -> bool:
+        self._version += 1
+        return self._rules.pop((tenant_id, grant_id), None) is not None
+
+    def assign(self, tenant_id: str, role_id: str, principal_id: str) -> None:
+        """Give a principal a role."""
+        self._members[tenant_id, role_id].add(principal_id)
+        self._version += 1
+
+    def unassign(self, tenant_id: str, role_id: str, principal_id: str) -> None:
+        self._members[tenant_id, role_id].discard(principal_id)
+        self._version += 1
+
+    def grants_version(self, tenant_id: str) -> int:
+        return self._version

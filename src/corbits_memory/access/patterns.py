@@ -1,0 +1,35 @@
+"""Patterns of grants: ``*`` stands for any characters, none included; everything else for itself."""
+
+EXACT = 1_000
+"""What a pattern without a wildcard is ahead of all that have one."""
+
+
+def has_wildcard(pattern: str) -> bool:
+    return "*" in pattern
+
+
+def match_pattern(pattern: str, target: str) -> bool:
+    """Whether the whole target matches, case and all. ``*`` crosses ``:`` and ``.``."""
+    if pattern in ("*", target):
+        return True
+    if "*" not in pattern:
+        return False
+    first, *middle, last = pattern.split("*")
+    if len(target) < len(first) + len(last) or not target.startswith(first) or not target.endswith(last):
+        return False
+    place, end = len(first), len(target) - len(last)
+    for piece in middle:
+        found = target.find(piece, place, end)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True
+
+
+def specificity(pattern: str) -> int:
+    """0 for ``*``; with a wildcard the number of other characters; without one the length and 1,000."""
+    if pattern == "*":
+        return 0
+    if "*" in pattern:
+        return len(pattern) - pattern.count("*")
+    return len(pattern) + EXACT

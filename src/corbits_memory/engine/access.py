@@ -1,0 +1,178 @@
+"""Access inside the engine: what a caller may see as SQL parameters, and changes of a document's tags."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from corbits_memory.engine.pool import Connection, Database
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.vectors import registered_spaces, retag_vectors
+from corbits_memory.errors import ForbiddenError, NotFoundError
+from corbits_memory.ports import Access, Visibility
+
+TAGS_PAGE = 10_000
+
+
+async def resolve_visibility(
+    conn: Connection, tenant_id: str, principal_id: str, access: Access | None
+) -> Visibility:
+    """What the caller may see, judged with the tenant's tags in use. Without grants: its own documents."""
+    if access is None:
+        return Visibility(principal_id=principal_id)
+
+    async def known(patterns: Sequence[str]) -> Collection[str]:
+        return await known_tags(conn, tenant_id, patterns)
+
+    return await access.visibility(known)
+
+
+async def known_tags(conn: Connection, tenant_id: str, patterns: Sequence[str]) -> list[str]:
+    """The tenant's tags in use that match a pattern in which ``*`` stands for any characters."""
+    likes = [_like(pattern) for pattern in patterns]
+    found: list[str] = []
+    while True:
+        rows = await conn.execute(
+            load_queries("access")["known_tags"],
+            {
+                "tenant": tenant_id,
+                "patterns": likes,
+                "after": found[-1] if found else "",
+                "limit": TAGS_PAGE,
+            },
+        )
+        page = [tag async for (tag,) in rows]
+        found.extend(page)
+        if len(page) < TAGS_PAGE:
+            return found
+
+
+def scope_of_visibility(visibility: Visibility) -> dict[str, Any]:
+    """The keys of visibility in what ``memory.scope_predicate`` reads; an absent key is no grant."""
+    scope: dict[str, Any] = {
+        "principal": visibility.principal_id,
+        "everything": visibility.everything,
+        "allowed": sorted(visibility.allowed),
+        "refused": sorted(visibility.refused),
+        "vetoed": sorted(visibility.vetoed),
+    }
+    return {name: value for name, value in scope.items() if value not in (False, [])}
+
+
+def visibility_parameters(visibility: Visibility) -> dict[str, Any]:
+    """The arguments of ``memory.admits`` that say who asks."""
+    return {
+        "principal": visibility.principal_id,
+        "everything": visibility.everything,
+        "allowed": sorted(visibility.allowed),
+        "refused": sorted(visibility.refused),
+        "vetoed": sorted(visibility.vetoed),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagChange:
+    """From the caller's tags and the system's to what they shall be; both keep their order."""
+
+    add: tuple[str, ...] = ()
+    add_system: tuple[str, ...] = ()
+    remove: frozenset[str] = frozenset()
+
+    def apply(self, own: Sequence[str], system: Sequence[str]) -> tuple[list[str], list[str]]:
+        kept_own = [tag for tag in own if tag not in self.remove]
+        kept_system = [tag for tag in system if tag not in self.remove]
+        new_own = list(dict.fromkeys((*kept_own, *self.add)))
+        new_system = [t for t in dict.fromkeys((*kept_system, *self.add_system)) if t not in new_own]
+        return new_own, new_system
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedDocument:
+    """A document after a change of its tags. ``waiting``: some vectors have to be made anew."""
+
+    version_id: str
+    tags: tuple[str, ...]
+    waiting: bool
+
+
+class TagService:
+    """Changes of tags by a document's owner, effective for the next query."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def change(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        change: TagChange,
+        access: Access | None,
+    ) -> TaggedDocument:
+        """Raises ``NotFoundError`` for what the caller can't see, ``ForbiddenError`` unless it is the owner."""
+        queries = load_queries("access")
+        async with self._database.tenant(tenant_id) as conn:
+            cursor = conn.cursor(row_factory=dict_row)
+            await cursor.execute(queries["lock_document"], {"tenant": tenant_id, "document": document_id})
+            row = await cursor.fetchone()
+            if row is None:
+                raise NotFoundError("document not found")
+            if row["owner_principal_id"] != principal_id:
+                visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+                if visibility.admits(owner=row["owner_principal_id"], tags=row["tags"]):
+                    raise ForbiddenError("only the document's creator may share it")
+                raise NotFoundError("document not found")
+            own, system = change.apply(row["access_tags"], row["system_tags"])
+            waiting = False
+            if (own, system) != (row["access_tags"], row["system_tags"]):
+                changed = {"document_id": document_id, "access_tags": own, "system_tags": system}
+                waiting = await retag(conn, tenant_id, [changed])
+        return TaggedDocument(version_id=row["version_id"], tags=(*own, *system), waiting=waiting)
+
+
+async def retag(conn: Connection, tenant_id: str, rows: Sequence[dict[str, Any]]) -> bool:
+    """Give documents other tags, wherever these stand; ``rows`` of ``document_id, access_tags, system_tags``.
+
+    Returns whether vectors were dropped and wait to be made anew.
+    """
+    documents = [row["document_id"] for row in rows]
+    await conn.execute(
+        load_queries("capture")["retag_documents"], {"tenant": tenant_id, "rows": Jsonb(list(rows))}
+    )
+    await retag_vectors(conn, tenant_id, documents)
+    await note_tags(
+        conn, tenant_id, {tag for row in rows for tag in (*row["access_tags"], *row["system_tags"])}
+    )
+    return await _embed_apart(conn, tenant_id, documents)
+
+
+async def note_tags(conn: Connection, tenant_id: str, tags: Collection[str]) -> None:
+    """Have grants with a wildcard find these tags."""
+    await conn.execute(load_queries("access")["note_tags"], {"tenant": tenant_id, "tags": sorted(tags)})
+
+
+async def _embed_apart(conn: Connection, tenant_id: str, documents: Sequence[str]) -> bool:
+    """A turn is embedded with the one before it where both have the same readers: now perhaps no longer."""
+    rows = await conn.execute(
+        load_queries("access")["mixed_chunks"], {"tenant": tenant_id, "documents": list(documents)}
+    )
+    mixed = await rows.fetchall()
+    if not mixed:
+        return False
+    chunks, owners = [row[0] for row in mixed], [row[1] for row in mixed]
+    for space in await registered_spaces(conn, tenant_id):
+        await conn.execute(
+            space.compose(load_queries("vectors")["drop_vectors"]), {"tenant": tenant_id, "chunks": chunks}
+        )
+    await conn.execute(
+        load_queries("access")["embed_again"], {"tenant": tenant_id, "chunks": chunks, "owners": owners}
+    )
+    return True
+
+
+def _like(pattern: str) -> str:
+    escaped = pattern.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return escaped.replace("*", "%")

@@ -1,0 +1,43 @@
+-- Tags in use, and changes of a document's tags.
+
+-- name: known_tags
+-- Tags in use that match one of some patterns (LIKE), a page at a time.
+SELECT t.tag FROM memory.access_tag t
+WHERE t.tenant_id = %(tenant)s AND t.tag > %(after)s AND t.tag LIKE ANY (%(patterns)s)
+ORDER BY t.tag LIMIT %(limit)s
+
+-- name: note_tags
+-- Tags that come into use. In order, so that writers of the same new tags never wait for each other in a circle.
+INSERT INTO memory.access_tag (tenant_id, tag)
+SELECT %(tenant)s, t.tag FROM (SELECT DISTINCT unnest(%(tags)s::text[]) COLLATE "C" AS tag ORDER BY 1) AS t
+ON CONFLICT DO NOTHING
+
+-- name: lock_document
+-- One document, for a change of its tags.
+SELECT d.owner_principal_id, d.access_tags, d.system_tags, d.tags,
+  (SELECT v.id FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id AND v.status = 'active'
+   ORDER BY v.id DESC LIMIT 1) AS version_id
+FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
+  AND EXISTS (SELECT FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id
+              AND v.status <> 'tombstoned')
+FOR UPDATE OF d
+
+-- name: mixed_chunks
+-- Whose vectors hold a turn that other readers may see now: the documents' own turns, and those that follow them.
+SELECT r.chunk_id, r.owner_id FROM memory.search_row r
+WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.thread IS NOT NULL
+UNION
+SELECT f.chunk_id, f.owner_id
+FROM memory.search_row r
+CROSS JOIN LATERAL (
+  SELECT n.chunk_id, n.owner_id FROM memory.search_row n
+  WHERE n.tenant_id = %(tenant)s AND n.generation = r.generation AND n.context_key = r.context_key
+    AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
+  ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
+WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.thread IS NOT NULL
+
+-- name: embed_again
+-- They are found by their words until they have been embedded anew.
+INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
+SELECT %(tenant)s, c.id, c.owner FROM unnest(%(chunks)s::text[], %(owners)s::text[]) AS c(id, owner) ORDER BY c.id
+ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp(), not_before = now()
