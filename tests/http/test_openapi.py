@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 
+from corbits_memory.access.memory_store import InMemoryGrantStore
 from corbits_memory.core import enums, limits
 from corbits_memory.http import memory_app, memory_openapi
 from corbits_memory.http.operations import OPERATIONS, Operation
@@ -88,7 +89,7 @@ BY_ITEM = {"memory_add_batch": ["negative_data_rejection"]}
     ],
 )
 def test_the_routes_keep_to_the_document(operation: Operation, mode: GenerationMode) -> None:
-    app = memory_app(Memory(FakeDocumentStore()), identity=identity)
+    app = memory_app(Memory(FakeDocumentStore(), grant_store=InMemoryGrantStore()), identity=identity)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     cases = schema[PREFIX + operation.path][operation.method].as_strategy(generation_mode=mode)
     excluded = CHECKS.get_by_names(BY_ITEM.get(operation.id, []))

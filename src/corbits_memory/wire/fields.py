@@ -59,6 +59,9 @@ Attributes = Annotated[
     Field(
         max_length=limits.ATTRIBUTES,
         description="A flat object. Keys are not blank; numbers lie within ±(2^53 − 1).",
+        json_schema_extra={
+            "propertyNames": {"maxLength": limits.ATTRIBUTE_KEY_CHARS, "pattern": rf"^{_PROSE}*\S{_PROSE}*$"}
+        },
     ),
 ]
 VersionIds = Annotated[list[Id], Field(max_length=limits.VERSION_REFS)]
