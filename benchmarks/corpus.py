@@ -22,6 +22,7 @@ from psycopg import sql
 from benchmarks.datasets import DataSet, load_collection, load_conversations
 from benchmarks.embeddings import DiskCachedEmbedder
 from benchmarks.server import PRINCIPAL
+from corbits_memory.access.tags import owner_tag
 from corbits_memory.core.passages import passage_text
 from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.store import PostgresDocumentStore
@@ -32,7 +33,7 @@ EXCHANGED = 0.33
 RARE_WORDS = 200_000
 THREAD = 20
 """Texts in a thread; every third has none."""
-SHARES = {"every-10": 10, "every-100": 100, "every-1000": 1_000}
+SHARES = {"every:10": 10, "every:100": 100, "every:1000": 1_000}
 """Access tags, and which texts carry them."""
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _AUTHORS = ("Ada", "Grace", "Alan", "Edsger", "Barbara")
@@ -134,7 +135,8 @@ def _rows(material: Material, chunks: int) -> Iterator[tuple[Any, ...]]:
             at = _START + timedelta(minutes=number)
             title = f"{author}, {at:%d %B %Y}"
             thread = None if number % 3 == 2 else f"thread-{number // (THREAD * 3 // 2)}"
-            tags = [tag for tag, every in SHARES.items() if number % every == 0]
+            shares = [tag for tag, every in SHARES.items() if number % every == 0]
+            tags = [owner_tag(PRINCIPAL), *shares]
             yield (
                 number, title, normalise(title), normalise(text), text, word_count(text), ends_with_question(text),
                 author, thread, at, tags, HalfVector(vectors[place]),
@@ -170,6 +172,10 @@ def _drop_search_indexes(conn: psycopg.Connection, model_key: str) -> list[Liter
 
 
 _INSERTS: tuple[LiteralString, ...] = (
+    (
+        "INSERT INTO memory.access_tag (tenant_id, tag) SELECT DISTINCT %(tenant)s, unnest(tags) FROM stage "
+        "ON CONFLICT DO NOTHING"
+    ),
     (
         "INSERT INTO memory.tenant_state (tenant_id, document_count, chunk_count, languages) "
         "SELECT %(tenant)s, count(*), count(*), '{{english}}' FROM stage ON CONFLICT (tenant_id) DO UPDATE SET "

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.datasets import DataMissingError
 from benchmarks.report import replace_section, section
 
-PARTS = ("retrieval", "speed", "start", "memory")
+PARTS = ("retrieval", "speed", "access", "start", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,6 +45,10 @@ async def _run(part: str, options: argparse.Namespace) -> str:
         from benchmarks.speed import run_speed
 
         return await run_speed(quick=options.quick, full=options.full)
+    if part == "access":
+        from benchmarks.access import run_access
+
+        return await run_access(quick=options.quick)
     if part == "start":
         from benchmarks.start import run_start
 
