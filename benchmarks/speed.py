@@ -229,9 +229,9 @@ def _dense(
     exact: bool,
 ) -> list[str]:
     function = (
-        "memory.dense_exact(%(table)s, %(vector)s, memory.scope_predicate(%(scope)s), 50)"
+        "memory.dense_exact(%(table)s, %(vector)s::halfvec, NULL, memory.scope_predicate(%(scope)s), 50)"
         if exact
-        else "memory.dense_nearest(%(table)s, %(vector)s, memory.scope_predicate(%(scope)s), 50, NULL)"
+        else "memory.dense_nearest(%(table)s, %(vector)s::halfvec, NULL, memory.scope_predicate(%(scope)s), 50, NULL)"
     )
     with conn.transaction():
         conn.execute("SELECT set_config('memory.tenant_id', %s, true)", [tenant_id])
@@ -239,7 +239,7 @@ def _dense(
             sql.SQL("SELECT chunk_ids FROM " + function),
             {
                 "table": f"embedding_{model_key}",
-                "vector": f"'{vector_text(vector)}'::halfvec({len(vector)})",
+                "vector": vector_text(vector),
                 "scope": Jsonb(scope),
             },
         ).fetchone()

@@ -83,8 +83,6 @@ class Candidate:
     chunk_id: str
     document_id: str
     thread: str | None = None
-    order_key: tuple[object, ...] = ()
-    """Position within the thread; rows of one thread compare."""
     author: str | None = None
     ends_with_question: bool = False
     words: int = 0
@@ -98,10 +96,6 @@ class Candidate:
     temporal_class: TemporalClass = TemporalClass.EVENT
     occurred_at: datetime
     valid_until: datetime | None = None
-    is_seed: bool = True
-    """Found by a channel, not only as a neighbour. For reports: the score treats both alike."""
-    ordinal: int = 0
-    """Of the chunk within its document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

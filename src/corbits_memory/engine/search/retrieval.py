@@ -1,5 +1,6 @@
 """The one round trip that finds: candidates, their neighbours, and both scores of each."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -83,7 +84,7 @@ async def retrieve(
     limit: int,
 ) -> Retrieved:
     """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words."""
-    cursor = conn.cursor(row_factory=namedtuple_row)
+    cursor = conn.cursor(row_factory=namedtuple_row, binary=True)
     await cursor.execute(
         load_queries("search")["retrieve"],
         {
@@ -100,58 +101,63 @@ async def retrieve(
         },
     )
     # Named tuples have no static type; the columns are those of memory.retrieve.
-    rows: list[Any] = list(await cursor.fetchall())
-    if not rows:
+    row: Any = await cursor.fetchone()
+    if row is None:
         return Retrieved(candidates=[], neighbours={}, seeds={}, dense_ready=False, partial=False)
-    head = rows[0]
-    found = [row for row in rows if row.chunk_id is not None]
+    lexical, dense = frozenset(row.lexical_ids or ()), frozenset(row.dense_ids or ())
     return Retrieved(
-        candidates=[_candidate(row) for row in found],
-        neighbours=_neighbours(found),
-        seeds={row.chunk_id: (row.lexical, row.dense) for row in found if row.lexical or row.dense},
-        dense_ready=head.dense_ready,
-        partial=head.partial or (vector is not None and any(row.cosine is None for row in found)),
-        mean=head.mean,
-        deviation=head.deviation or 0.0,
-        vectors=head.vectors or 0,
-        known=head.known or 0.0,
+        candidates=_candidates(row),
+        neighbours=_neighbours(row.windows or ()),
+        seeds={chunk_id: (chunk_id in lexical, chunk_id in dense) for chunk_id in lexical | dense},
+        dense_ready=row.dense_ready,
+        # Somebody else's document that the caller may see can wait for its vector too.
+        partial=row.partial or (vector is not None and len(row.vector_ids or ()) < len(row.chunk_ids or ())),
+        mean=row.mean,
+        deviation=row.deviation or 0.0,
+        vectors=row.vectors or 0,
+        known=row.known or 0.0,
     )
 
 
-def _candidate(row: Any) -> Candidate:
-    return Candidate(
-        chunk_id=row.chunk_id,
-        document_id=row.document_id,
-        thread=row.thread,
-        order_key=(row.occurred_at, row.thread_seq, row.chunk_id),
-        author=row.author,
-        ends_with_question=row.asks,
-        words=row.words,
-        # Divided by its own language's idf total, so that rows of several languages compare.
-        bm25=row.bm25 / row.total if row.total else 0.0,
-        cosine=row.cosine,
-        authority=row.authority,
-        temporal_class=_TEMPORAL[row.temporal_class],
-        occurred_at=row.occurred_at,
-        valid_until=row.valid_until,
-        is_seed=row.lexical or row.dense,
-        ordinal=row.ordinal,
-    )
+def _candidates(row: Any) -> list[Candidate]:
+    cosines = dict(zip(row.vector_ids or (), row.cosines or (), strict=True))
+    columns = (
+        row.chunk_ids, row.document_ids, row.threads, row.authors, row.asks, row.words, row.bm25,
+        row.authorities, row.temporal_classes, row.occurred, row.expires,
+    )  # fmt: skip
+    return [
+        Candidate(
+            chunk_id=chunk_id,
+            document_id=document_id,
+            thread=thread,
+            author=author,
+            ends_with_question=asks,
+            words=count,
+            bm25=bm25,
+            cosine=cosines.get(chunk_id),
+            authority=authority,
+            temporal_class=_TEMPORAL[temporal_class],
+            occurred_at=occurred,
+            valid_until=expires,
+        )
+        for (
+            chunk_id, document_id, thread, author, asks, count, bm25, authority, temporal_class, occurred, expires,
+        ) in zip(*columns, strict=True)
+    ] if row.chunk_ids else []  # fmt: skip
 
 
-def _neighbours(rows: list[Any]) -> Neighbours:
+def _neighbours(windows: Iterable[Sequence[str | None]]) -> Neighbours:
     """Who stands how far from whom, pieced together from the windows around the candidates."""
     found: dict[str, dict[str, int]] = {}
-    for row in rows:
-        if row.around is None:
-            continue
-        before, after = (side.split(",") if side else [] for side in row.around.split(";"))
-        window = [*reversed(before), row.chunk_id, *after]
+    for window in windows:
         for place, chunk_id in enumerate(window):
+            if chunk_id is None:
+                continue
             beside = found.setdefault(chunk_id, {})
             for other in range(max(0, place - 3), min(len(window), place + 4)):
-                if other != place:
-                    beside[window[other]] = other - place
+                near = window[other]
+                if near is not None and other != place:
+                    beside[near] = other - place
     return {
         chunk_id: tuple((offset, other) for other, offset in beside.items())
         for chunk_id, beside in found.items()

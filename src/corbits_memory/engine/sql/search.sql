@@ -2,8 +2,7 @@
 -- and only when the query was embedded by that very model.
 
 -- name: retrieve
--- Both channels' candidates with their neighbours and exact scores, in one round trip. At least one row comes
--- back, so that an empty answer can say what it lacked.
+-- Both channels' candidates with their neighbours and exact scores, in one round trip and one row.
 SELECT m.model_key IS NOT NULL AS dense_ready,
   EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = s.tenant_id AND q.owner_id = %(principal)s) AS partial,
   r.*
@@ -13,9 +12,7 @@ LEFT JOIN memory.embed_model m ON m.tenant_id = s.tenant_id AND m.status = 'acti
 LEFT JOIN LATERAL memory.retrieve(
   %(scope)s || jsonb_build_object('generation', coalesce(%(generation)s::text, s.live_generation)),
   %(query)s, %(required)s, %(excluded)s, %(limit)s, %(small)s,
-  'embedding_' || m.model_key,
-  CASE WHEN m.model_key IS NOT NULL THEN format('%%L::%%s(%%s)', %(vector)s::text, m.vector_type, m.dims) END,
-  m.sample) AS r ON true
+  'embedding_' || m.model_key, m.vector_type, CASE WHEN m.model_key IS NOT NULL THEN %(vector)s::text END, m.sample) AS r ON true
 WHERE s.tenant_id = %(tenant)s
 
 -- name: compat_candidates
@@ -29,9 +26,7 @@ LEFT JOIN memory.embed_model m ON m.tenant_id = s.tenant_id AND m.status = 'acti
 CROSS JOIN LATERAL memory.compat_candidates(
   %(scope)s || jsonb_build_object('generation', coalesce(%(generation)s::text, s.live_generation)),
   %(query)s, %(language)s, %(limit)s, %(small)s,
-  'embedding_' || m.model_key,
-  CASE WHEN m.model_key IS NOT NULL THEN format('%%L::%%s(%%s)', %(vector)s::text, m.vector_type, m.dims) END,
-  m.sample) AS r
+  'embedding_' || m.model_key, m.vector_type, CASE WHEN m.model_key IS NOT NULL THEN %(vector)s::text END, m.sample) AS r
 WHERE s.tenant_id = %(tenant)s
 
 -- name: details

@@ -1,0 +1,175 @@
+-- Retrieval again, planned and decoded cheaper. What is found is the same.
+--   * Keys reach statements as `ANY ((SELECT $n))`: of an array that the planner can see, it estimates each element, which
+--     took longer than reading the rows.
+--   * A query vector is parsed once and handed over as a value, not written into each statement.
+--   * Neighbours and scores come from one statement, as columns in arrays: one row for the driver to read.
+
+DROP FUNCTION memory.retrieve(jsonb, text, text[], text[], integer, integer, text, text, text[]);
+DROP FUNCTION memory.compat_candidates(jsonb, text, text, integer, integer, text, text, text[]);
+DROP FUNCTION memory.dense_exact(text, text, text, integer);
+DROP FUNCTION memory.dense_nearest(text, text, text, integer, text[]);
+
+-- Dense candidates by a full look at what the caller sees: exact, and it knows how alike unrelated texts are.
+-- The query's vector is p_half or p_whole, as the table's type is; the other is NULL.
+CREATE FUNCTION memory.dense_exact(
+  p_table text, p_half halfvec, p_whole vector, p_predicate text, p_limit integer,
+  OUT chunk_ids text[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+  EXECUTE format(
+    'WITH v AS MATERIALIZED (SELECT r.chunk_id, r.embedding <=> %s AS d FROM memory.%I r WHERE %s), '
+    'top AS (SELECT chunk_id FROM v ORDER BY d, chunk_id LIMIT $1) '
+    'SELECT (SELECT coalesce(array_agg(chunk_id), ''{}'') FROM top), avg(1 - d), stddev_pop(1 - d), count(*) FROM v',
+    CASE WHEN p_half IS NULL THEN '$3' ELSE '$2' END, p_table, p_predicate)
+  INTO chunk_ids, mean, deviation, vectors USING p_limit, p_half, p_whole;
+END $$;
+
+-- Dense candidates from the index, and the query's likeness to the tenant's sample. The planner is left no other way:
+-- it would choose wrongly for small shares.
+CREATE FUNCTION memory.dense_nearest(
+  p_table text, p_half halfvec, p_whole vector, p_predicate text, p_limit integer, p_sample text[],
+  OUT chunk_ids text[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+SET enable_sort = off SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+  PERFORM set_config('hnsw.ef_search', least(greatest(p_limit * 2, 100), 1000)::text, true),
+          set_config('hnsw.iterative_scan', 'relaxed_order', true),
+          set_config('hnsw.max_scan_tuples', '40000', true);
+  IF p_sample IS NULL THEN
+    EXECUTE format('SELECT array_agg(f.chunk_id) FROM (SELECT r.chunk_id FROM memory.%I r WHERE r.tenant_id = %L '
+                   'ORDER BY r.chunk_id LIMIT 64) AS f', p_table, current_setting('memory.tenant_id'))
+    INTO p_sample;
+  END IF;
+  EXECUTE format(
+    'SELECT (SELECT coalesce(array_agg(n.chunk_id ORDER BY n.d, n.chunk_id), ''{}'') FROM ('
+    ' SELECT r.chunk_id, r.embedding <=> %3$s AS d FROM memory.%1$I r WHERE %2$s '
+    ' ORDER BY r.embedding <=> %3$s LIMIT $1) AS n), avg(s.cosine), stddev_pop(s.cosine), count(s.cosine) '
+    'FROM (SELECT 1 - (r.embedding <=> %3$s) AS cosine FROM memory.%1$I r '
+    ' WHERE r.tenant_id = %4$L AND r.chunk_id = ANY ((SELECT $4)::text[])) AS s',
+    p_table, p_predicate, CASE WHEN p_half IS NULL THEN '$3' ELSE '$2' END, current_setting('memory.tenant_id'))
+  INTO chunk_ids, mean, deviation, vectors USING p_limit, p_half, p_whole, p_sample;
+END $$;
+
+-- Both channels' candidates, their neighbours, and both scores of each, exact. One row: a column of the candidates is an
+-- array, and all run parallel; p_vector NULL: no dense channel.
+--   bm25                divided by the idf total of the row's language, so that rows of several languages compare
+--   vector_ids, cosines parallel to each other; a candidate that is missing there has no vector yet
+--   windows             of each seed that stands in a context: up to three visible rows before it, itself, three after it
+--                       (NULL where there is none). Of the first two fifths of each channel: what stands further down is
+--                       not lifted to the top by its neighbours
+CREATE FUNCTION memory.retrieve(
+  p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_limit integer, p_small integer,
+  p_table text, p_type text, p_vector text, p_sample text[],
+  OUT visible integer, OUT known float8, OUT mean float8, OUT deviation float8, OUT vectors bigint,
+  OUT lexical_ids text[], OUT dense_ids text[],
+  OUT chunk_ids text[], OUT document_ids text[], OUT threads text[], OUT authors text[],
+  OUT asks boolean[], OUT words integer[], OUT authorities real[], OUT temporal_classes text[],
+  OUT occurred timestamptz[], OUT expires timestamptz[], OUT bm25 float8[],
+  OUT vector_ids text[], OUT cosines float8[], OUT windows text[])
+LANGUAGE plpgsql STABLE
+SET jit = off
+AS $$
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+  scope text := memory.scope_predicate(p_scope);
+  lex record;
+  den record;
+  half halfvec := CASE WHEN p_type = 'halfvec' THEN p_vector::halfvec END;
+  whole vector := CASE WHEN p_type <> 'halfvec' THEN p_vector::vector END;
+BEGIN
+  SELECT * INTO lex FROM memory.lexical_candidates(p_scope, p_query, p_required, p_excluded, p_limit, p_small);
+  visible := lex.visible;
+  IF visible = 0 THEN
+    RETURN;
+  END IF;
+  known := lex.known;
+  lexical_ids := lex.chunk_ids;
+  dense_ids := '{}';
+  IF p_vector IS NOT NULL THEN
+    IF visible <= p_small THEN
+      SELECT * INTO den FROM memory.dense_exact(p_table, half, whole, scope, p_limit);
+    ELSE
+      SELECT * INTO den FROM memory.dense_nearest(p_table, half, whole, scope, p_limit, p_sample);
+    END IF;
+    dense_ids := den.chunk_ids;
+    mean := den.mean;
+    deviation := den.deviation;
+    vectors := den.vectors;
+  END IF;
+  EXECUTE format($sql$
+    WITH base AS MATERIALIZED (
+      SELECT r.chunk_id, r.context_key, r.occurred_at, r.thread_seq FROM memory.search_row r
+      WHERE r.chunk_id = ANY ((SELECT $1[:$3] || $2[:$3])::text[]) AND r.context_key IS NOT NULL AND %1$s
+    ), around AS MATERIALIZED (
+      SELECT b.chunk_id,
+        ARRAY(
+          SELECT r.chunk_id FROM memory.search_row r
+          WHERE %2$s AND r.context_key = b.context_key
+            AND (r.occurred_at, r.thread_seq, r.chunk_id) < (b.occurred_at, b.thread_seq, b.chunk_id)
+          ORDER BY r.occurred_at DESC, r.thread_seq DESC, r.chunk_id DESC LIMIT 3) AS before,
+        ARRAY(
+          SELECT r.chunk_id FROM memory.search_row r
+          WHERE %2$s AND r.context_key = b.context_key
+            AND (r.occurred_at, r.thread_seq, r.chunk_id) > (b.occurred_at, b.thread_seq, b.chunk_id)
+          ORDER BY r.occurred_at, r.thread_seq, r.chunk_id LIMIT 3) AS after
+      FROM base b
+    ), wanted AS MATERIALIZED (
+      SELECT ARRAY(SELECT unnest($1) UNION SELECT unnest($2) UNION SELECT unnest(before || after) FROM around) AS ids
+    )
+    SELECT c.*, e.*, w.windows
+    FROM (
+      SELECT array_agg(r.chunk_id::text), array_agg(r.document_id::text), array_agg(r.thread::text),
+        array_agg(r.author), array_agg(r.asks), array_agg(r.words), array_agg(r.authority), array_agg(r.temporal_class),
+        array_agg(r.occurred_at), array_agg(r.valid_until),
+        array_agg(%3$s)
+      FROM memory.search_row r WHERE r.chunk_id = ANY ((SELECT ids FROM wanted)::text[]) AND %1$s
+    ) AS c
+    CROSS JOIN (%4$s) AS e
+    CROSS JOIN (
+      SELECT array_agg(ARRAY[before[3], before[2], before[1], chunk_id, after[1], after[2], after[3]]::text[]) AS windows
+      FROM around
+    ) AS w
+    $sql$,
+    lex.predicate, scope,
+    CASE WHEN cardinality(lex.queries) = 0 THEN '0::float8'
+         WHEN cardinality(lex.queries) = 1 THEN 'coalesce(-(r.lex <#> ($4)[1]) / nullif(($5)[1], 0), 0)'
+         ELSE 'coalesce(-(r.lex <#> ($4)[array_position($6, r.language)]) '
+              '/ nullif(($5)[array_position($6, r.language)], 0), 0)' END,
+    CASE WHEN p_vector IS NULL THEN 'SELECT NULL::text[], NULL::float8[]' ELSE format(
+      'SELECT array_agg(e.chunk_id::text), array_agg(1 - (e.embedding <=> %s)) FROM memory.%I e '
+      'WHERE e.tenant_id = %L AND e.chunk_id = ANY ((SELECT ids FROM wanted)::text[])',
+      CASE WHEN half IS NULL THEN '$8' ELSE '$7' END, p_table, tenant) END)
+  INTO chunk_ids, document_ids, threads, authors, asks, words, authorities, temporal_classes, occurred, expires,
+    bm25, vector_ids, cosines, windows
+  USING lexical_ids, dense_ids, greatest(20, p_limit * 2 / 5), lex.queries, lex.totals, lex.languages, half, whole;
+END $$;
+
+-- As before, but for the vector.
+CREATE FUNCTION memory.compat_candidates(
+  p_scope jsonb, p_query text, p_language text, p_limit integer, p_small integer,
+  p_table text, p_type text, p_vector text, p_sample text[],
+  OUT lexical text[], OUT ranks real[], OUT dense text[])
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  visible integer;
+  den record;
+  scope text := memory.scope_predicate(p_scope);
+  half halfvec := CASE WHEN p_type = 'halfvec' THEN p_vector::halfvec END;
+  whole vector := CASE WHEN p_type <> 'halfvec' THEN p_vector::vector END;
+BEGIN
+  SELECT l.visible, l.chunk_ids, l.ranks INTO visible, lexical, ranks
+  FROM memory.compat_lexical(p_scope, p_query, p_language, p_limit, p_small) AS l;
+  dense := '{}';
+  IF p_vector IS NULL OR visible = 0 THEN
+    RETURN;
+  ELSIF visible <= p_small THEN
+    SELECT * INTO den FROM memory.dense_exact(p_table, half, whole, scope, p_limit);
+  ELSE
+    SELECT * INTO den
+    FROM memory.dense_nearest(p_table, half, whole, scope, p_limit, p_sample);
+  END IF;
+  dense := den.chunk_ids;
+END $$;
