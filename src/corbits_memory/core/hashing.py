@@ -1,7 +1,9 @@
 """Canonical JSON and the hashes that decide what is the same."""
 
 import hashlib
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +14,10 @@ import rfc8785
 from corbits_memory.core.limits import SAFE_INTEGER
 
 MODEL_KEY_CHARS = 16
+
+_SIMPLE = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":"))
+"""Writes simple values (:func:`_is_simple`) as RFC 8785 does, several times faster than the library."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CanonicalJsonError(ValueError):
@@ -24,6 +30,11 @@ def canonical_json(value: Any) -> str:
     Raises :class:`CanonicalJsonError` for what JSON can't hold exactly: integers beyond ±(2**53 - 1), NaN,
     infinities, lone surrogates, and other types.
     """
+    if _is_simple(value):
+        text = _SIMPLE.encode(value)
+        # Lone surrogates are the one thing left that JSON can't hold; below they are found and named.
+        if _SURROGATE.search(text) is None:
+            return text
     return rfc8785.dumps(_plain(value, "$")).decode("utf-8")
 
 
@@ -131,6 +142,20 @@ def _instant(value: datetime | None) -> str | None:
     if value.tzinfo is None:
         raise CanonicalJsonError("an instant without a time zone has no canonical form; make it aware")
     return value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _is_simple(value: Any) -> bool:
+    """True for built-in types without floats, small integers and keys whose order no encoding changes."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is dict:
+        return all(type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items())
+    if kind is list or kind is tuple:
+        return all(_is_simple(item) for item in value)
+    if kind is int:
+        return -SAFE_INTEGER <= value <= SAFE_INTEGER
+    return isinstance(value, str)
 
 
 def _plain(value: Any, path: str) -> Any:

@@ -22,6 +22,7 @@ _SCRIPT_RUN = re.compile(f"(?P<unsegmented>[{_UNSEGMENTED}]+)|(?P<hangul>[{_HANG
 # and the possessive part keep the scan linear on a very long word.
 _COMPOUND = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:(?:::|[-_./:@])[A-Za-z0-9]++)+(?![A-Za-z0-9])")
 _ASCII_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])(\+\+|#)(?![A-Za-z0-9+#])")
 _JOINED_CHARS = 64
 _SIGN_NAMES = {"++": "plusplus", "#": "sharp"}
@@ -89,6 +90,8 @@ def words(text: str) -> list[str]:
 
 def word_count(text: str) -> int:
     """About how many words a reader would count; two characters of an unsegmented script are one."""
+    if text.isascii():
+        return len(_ASCII_WORD.findall(text))
     plain = unicodedata.normalize("NFKC", text).translate(_Separators())
     pairs = sum(max(1, len(run) // 2) for run in _UNSEGMENTED_RUN.findall(plain))
     return pairs + len(_UNSEGMENTED_RUN.sub(" ", plain).split())

@@ -29,7 +29,7 @@ SELECT %(tenant)s, x.id, x.kind, x.title, x.adapter, x.external_ref, %(principal
 FROM jsonb_to_recordset(%(rows)s) AS x(position integer, id text, kind text, title text, adapter text,
   external_ref text, access_tags text[], system_tags text[], attributes jsonb, thread text, author text)
 ORDER BY x.adapter COLLATE "C", x.external_ref COLLATE "C"
-ON CONFLICT (tenant_id, adapter, external_ref) DO UPDATE SET last_seen_at =
+ON CONFLICT (tenant_id, adapter, external_ref) WHERE external_ref IS NOT NULL DO UPDATE SET last_seen_at =
   CASE WHEN document.owner_principal_id = excluded.owner_principal_id THEN now() ELSE document.last_seen_at END
 RETURNING adapter, external_ref, id, owner_principal_id, thread_seq, access_tags, system_tags, xmax = 0 AS fresh
 
@@ -51,11 +51,12 @@ SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, x.metadata, x.so
 FROM jsonb_to_recordset(%(rows)s) AS x(id text, adapter text, external_ref text, raw_text text, metadata jsonb,
   source_hash text)
 ORDER BY x.source_hash COLLATE "C"
-ON CONFLICT (tenant_id, source_hash) DO NOTHING
+ON CONFLICT (tenant_id, source_hash) WHERE source_hash IS NOT NULL DO NOTHING
 
 -- name: raw_captures
 -- The ids of payloads by their hash.
 SELECT source_hash, id FROM memory.raw_capture WHERE tenant_id = %(tenant)s AND source_hash = ANY (%(hashes)s)
+  AND source_hash IS NOT NULL
 
 -- name: supersede_versions
 -- The active versions step back.
@@ -105,12 +106,12 @@ INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, ver
   temporal_class, authority, words, asks, language, fts, terms, lex)
 SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, 'active', v.owner_principal_id, v.access_tags,
   v.kind, nullif(v.attributes, '{}'), v.thread, x.thread_seq, x.context_key, v.author, v.occurred_at, v.valid_from,
-  v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts,
-  memory.term_hashes(%(tenant)s, %(generation)s, a.fts), memory.bm25_vector(a.fts)
+  v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts, i.terms, i.lex
 FROM jsonb_to_recordset(%(rows)s) AS x(id text, version_id text, document_id text, ordinal integer, thread_seq bigint,
   context_key text, head text, body text, words integer, asks boolean)
 JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = x.version_id
 CROSS JOIN LATERAL (SELECT memory.analyse(v.language, x.head, x.body) AS fts OFFSET 0) AS a
+CROSS JOIN LATERAL memory.index_terms(memory.term_seed(%(tenant)s, %(generation)s), a.fts) AS i
 
 -- name: enqueue_chunks
 -- New chunks wait for their vectors; the capture itself has first go until the lease ends.
