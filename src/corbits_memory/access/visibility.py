@@ -36,8 +36,7 @@ class GrantedAccess:
         allowed: set[str] = set()
         refused: set[str] = set()
         vetoed: set[str] = set()
-        for tag in named.union(known):
-            rule = await self.authorizer.deciding(tag, SEARCH)
+        for tag, rule in (await self.authorizer.deciding(named.union(known), SEARCH)).items():
             (allowed if rule is not None and rule.effect is Effect.ALLOW else refused).add(tag)
             if _vetoes(rule):
                 vetoed.add(tag)
@@ -51,7 +50,7 @@ class GrantedAccess:
 
     async def reaches(self, action: str, tags: Collection[str]) -> bool:
         """Whether some tag allows the action and none vetoes it."""
-        rules = [await self.authorizer.deciding(tag, action) for tag in tags]
+        rules = (await self.authorizer.deciding(tags, action)).values()
         reached = any(rule is not None and rule.effect is Effect.ALLOW for rule in rules)
         return reached and not any(map(_vetoes, rules))
 

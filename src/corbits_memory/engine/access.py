@@ -14,6 +14,10 @@ from corbits_memory.errors import ForbiddenError, NotFoundError
 from corbits_memory.ports import Access, Visibility
 
 TAGS_PAGE = 10_000
+MANY_TAGS = 64
+"""More allowed tags than these are looked up once a query, instead of being compared with every row."""
+REACHED_DOCUMENTS = 20_000
+"""So many documents are named to a query; whoever sees more has tags compared after all, by hash."""
 
 
 async def resolve_visibility(
@@ -49,7 +53,7 @@ async def known_tags(conn: Connection, tenant_id: str, patterns: Sequence[str]) 
             return found
 
 
-def scope_of_visibility(visibility: Visibility) -> dict[str, Any]:
+async def visibility_scope(conn: Connection, visibility: Visibility) -> dict[str, Any]:
     """The keys of visibility in what ``memory.scope_predicate`` reads; an absent key is no grant."""
     scope: dict[str, Any] = {
         "principal": visibility.principal_id,
@@ -58,6 +62,14 @@ def scope_of_visibility(visibility: Visibility) -> dict[str, Any]:
         "refused": sorted(visibility.refused),
         "vetoed": sorted(visibility.vetoed),
     }
+    if len(visibility.allowed) > MANY_TAGS:
+        cursor = await conn.execute(
+            load_queries("access")["reachable_documents"],
+            {"tags": scope["allowed"], "most": REACHED_DOCUMENTS},
+        )
+        row = await cursor.fetchone()
+        if row is not None and row[0] is not None:
+            scope |= {"allowed": [], "documents": row[0]}
     return {name: value for name, value in scope.items() if value not in (False, [])}
 
 

@@ -6,7 +6,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import VersionStatus
-from corbits_memory.engine.access import resolve_visibility, scope_of_visibility
+from corbits_memory.engine.access import resolve_visibility, visibility_scope
 from corbits_memory.engine.pool import READ_SECONDS, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.ports import Access, TimelineEvent
@@ -32,7 +32,7 @@ class TimelineService:
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
             scope: dict[str, Any] = {
-                **scope_of_visibility(visibility),
+                **await visibility_scope(conn, visibility),
                 "statuses": [VersionStatus.ACTIVE],
                 **({"kinds": list(kinds)} if kinds else {}),
             }

@@ -149,7 +149,7 @@ class CompatProfile:
             {
                 "tenant": tenant_id,
                 "principal": visibility.principal_id,
-                "scope": Jsonb(scope_of(query, visibility)),
+                "scope": Jsonb(await scope_of(conn, query, visibility)),
                 "generation": query.generation,
                 "query": query.query.strip(),
                 "language": self._language,

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.ranking import Candidate
-from corbits_memory.engine.access import scope_of_visibility
+from corbits_memory.engine.access import visibility_scope
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import vector_text
@@ -51,7 +51,7 @@ class Retrieved:
     """The share of the query's idf that the corpus knows."""
 
 
-def scope_of(query: SearchQuery, visibility: Visibility) -> dict[str, Any]:
+async def scope_of(conn: Connection, query: SearchQuery, visibility: Visibility) -> dict[str, Any]:
     """What memory.scope_predicate reads. An absent key is no filter, and no grant."""
     filters: dict[str, Any] = {
         "statuses": ["active", "deprecated"] if query.include_deprecated else ["active"],
@@ -62,7 +62,7 @@ def scope_of(query: SearchQuery, visibility: Visibility) -> dict[str, Any]:
         "attributes": dict(query.attributes),
     }
     asked = {name: value for name, value in filters.items() if value not in (None, [], {})}
-    return {**scope_of_visibility(visibility), **asked}
+    return {**await visibility_scope(conn, visibility), **asked}
 
 
 def vector_parameters(vector: QueryVector | None) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def retrieve(
         {
             "tenant": tenant_id,
             "principal": visibility.principal_id,
-            "scope": Jsonb(scope_of(query, visibility)),
+            "scope": Jsonb(await scope_of(conn, query, visibility)),
             "generation": query.generation,
             "query": text,
             "required": required,

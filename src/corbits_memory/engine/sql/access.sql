@@ -41,3 +41,7 @@ WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.thr
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
 SELECT %(tenant)s, c.id, c.owner FROM unnest(%(chunks)s::text[], %(owners)s::text[]) AS c(id, owner) ORDER BY c.id
 ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp(), not_before = now()
+
+-- name: reachable_documents
+-- Which documents some tags reach; NULL when they are more than asked for.
+SELECT memory.reachable_documents(%(tags)s::text[], %(most)s)
