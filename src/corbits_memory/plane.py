@@ -32,15 +32,18 @@ from corbits_memory.core.enums import (
     TemporalClass,
 )
 from corbits_memory.core.merge import LOCAL
-from corbits_memory.errors import InvalidInputError, MemoryError, UnavailableError
+from corbits_memory.errors import InvalidInputError, MemoryError, NotSupportedError, UnavailableError
 from corbits_memory.ports import (
     Access,
     AddResult,
     Caller,
     ConditionRegistry,
+    DocumentDetail,
     DocumentStore,
     GrantStore,
+    HistoryPage,
     NewDocument,
+    ReadableStore,
     Scalar,
     SearchQuery,
     SearchResult,
@@ -50,6 +53,7 @@ from corbits_memory.ports import (
     StoreCapabilities,
     TextExtractor,
     TimelineEvent,
+    VersionDetail,
 )
 from corbits_memory.sharing import Sharing
 from corbits_memory.validation import (
@@ -62,6 +66,7 @@ from corbits_memory.validation import (
     check_file,
     check_identifier,
     check_list,
+    check_page,
     check_share,
     new_document,
     search_query,
@@ -401,6 +406,69 @@ class Memory:
             access=await self._control.access(tenant_id, principal_id),
         )
 
+    async def document(self, *, tenant_id: str, principal_id: str, document_id: str) -> DocumentDetail:
+        """A document and its current version. Unknown and invisible are one ``NotFoundError``."""
+        store, access = await self._reading(tenant_id, principal_id, "document_id", document_id)
+        return await store.document(
+            tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+        )
+
+    async def history(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        limit: int | None = None,
+        before: int | None = None,
+    ) -> HistoryPage:
+        """A document's versions, newest first, and which fields each changed.
+
+        ``limit`` is 1 to 100, default 20; ``before`` a version number, exclusive. Raises ``NotFoundError``.
+        """
+        store, access = await self._reading(tenant_id, principal_id, "document_id", document_id)
+        page = check_page(
+            limit,
+            before,
+            default=limits.HISTORY_LIMIT_DEFAULT,
+            high=limits.HISTORY_LIMIT_MAX,
+            cursor="before",
+        )
+        return await store.history(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            limit=page.limit,
+            before=page.cursor,
+            access=access,
+        )
+
+    async def version(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        limit: int | None = None,
+        after: int | None = None,
+    ) -> VersionDetail:
+        """One version with a page of its text.
+
+        ``limit`` is 1 to 500 chunks, default 100; ``after`` an ordinal, exclusive. Raises ``NotFoundError``.
+        """
+        store, access = await self._reading(tenant_id, principal_id, "version_id", version_id)
+        page = check_page(
+            limit, after, default=limits.CHUNK_PAGE_DEFAULT, high=limits.CHUNK_PAGE_MAX, cursor="after"
+        )
+        return await store.version(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            version_id=version_id,
+            limit=page.limit,
+            after=page.cursor,
+            access=access,
+        )
+
     async def may(self, caller: Caller, capability: Capability) -> bool:
         """Whether a caller has a capability: by its credential, else by a grant (of ``search`` on ``memory``).
 
@@ -466,6 +534,16 @@ class Memory:
         await self.close()
 
     # --- inside ---
+
+    async def _reading(
+        self, tenant_id: str, principal_id: str, field: str, identifier: object
+    ) -> tuple[ReadableStore, Access | None]:
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier(field, identifier)
+        if not isinstance(self._store, ReadableStore):
+            raise NotSupportedError("this document store can't read documents by id")
+        return self._store, await self._control.access(tenant_id, principal_id)
 
     def _check_open(self) -> None:
         if self._closed:

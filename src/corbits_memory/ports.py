@@ -409,6 +409,99 @@ class StoreCapabilities:
     supports_list: bool = True
 
 
+# --- reading by id ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionFacts:
+    """What a version says of itself, its text apart."""
+
+    version_id: str
+    version: int
+    status: str
+    title: str
+    kind: str
+    attributes: Mapping[str, Scalar]
+    thread: str | None
+    author: str | None
+    language: str
+    occurred_at: datetime
+    ingested_at: datetime
+    valid_from: datetime | None
+    valid_until: datetime | None
+    created_by_principal_id: str | None
+    created_by_kind: str
+    generator_agent_id: str | None
+    provenance: str
+    source_class: str
+    temporal_class: str
+    retention_class: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentDetail:
+    """A document with its current version. ``access_tags`` are told to its owner alone."""
+
+    document_id: str
+    adapter: str
+    external_ref: str
+    owner: str
+    access_tags: tuple[str, ...]
+    created_at: datetime
+    last_seen_at: datetime
+    current: VersionFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """A version and which of its fields differ from the version before it (none for the first)."""
+
+    facts: VersionFacts
+    superseded_at: datetime | None
+    deprecated_at: datetime | None
+    deprecated_reason: str | None
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """Versions, newest first. ``next_before`` asks for the next page; None on the last."""
+
+    document_id: str
+    entries: tuple[HistoryEntry, ...]
+    next_before: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionText:
+    """One chunk of a version."""
+
+    chunk_id: str
+    ordinal: int
+    text: str
+    role: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionDetail:
+    """A version with a page of its text. ``next_after`` asks for the next page; None on the last."""
+
+    document_id: str
+    adapter: str
+    external_ref: str
+    owner: str
+    facts: VersionFacts
+    superseded_at: datetime | None
+    deprecated_at: datetime | None
+    deprecated_reason: str | None
+    supersedes_version_id: str | None
+    text: tuple[VersionText, ...]
+    next_after: int | None
+    derived_from: tuple[str, ...]
+    supports: tuple[str, ...]
+    contradicts: tuple[str, ...]
+
+
 # --- the ports ---------------------------------------------------------------------------------------
 
 
@@ -451,6 +544,37 @@ class DocumentStore(Protocol):
         kinds: tuple[str, ...] = (),
         access: Access | None = None,
     ) -> list[TimelineEvent]: ...
+
+
+@runtime_checkable
+class ReadableStore(Protocol):
+    """A store whose documents and versions can be read by id. Unknown and invisible are one ``NotFoundError``."""
+
+    async def document(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> DocumentDetail: ...
+
+    async def history(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        limit: int,
+        before: int | None = None,
+        access: Access | None = None,
+    ) -> HistoryPage: ...
+
+    async def version(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        limit: int,
+        after: int | None = None,
+        access: Access | None = None,
+    ) -> VersionDetail: ...
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from corbits_memory.config import EngineConfig
 from corbits_memory.core.enums import Degraded
 from corbits_memory.engine.access import TagChange, TagService
 from corbits_memory.engine.capture import CaptureService
+from corbits_memory.engine.documents import DocumentService
 from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.fts import verify_fts_language
 from corbits_memory.engine.migrate import migration_status
@@ -23,14 +24,17 @@ from corbits_memory.errors import DatabaseError, MemoryError, MigrationError, Un
 from corbits_memory.ports import (
     Access,
     AddResult,
+    DocumentDetail,
     DocumentTags,
     Embedder,
+    HistoryPage,
     NewDocument,
     Reranker,
     SearchQuery,
     SearchResult,
     StoreCapabilities,
     TimelineEvent,
+    VersionDetail,
 )
 
 logger = logging.getLogger("corbits_memory.store")
@@ -72,6 +76,7 @@ class PostgresDocumentStore:
         self._worker = Worker(config.database_url, self.embedding, self.statistics)
         self._timeline = TimelineService(self._database)
         self._tags = TagService(self._database)
+        self._documents = DocumentService(self._database)
         self._search = SearchService(
             self._database,
             embedder=self._embedder,
@@ -188,6 +193,51 @@ class PostgresDocumentStore:
         if changed.waiting:
             await self._worker.embed_soon(tenant_id)
         return DocumentTags(version_id=changed.version_id, tags=changed.tags)
+
+    async def document(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> DocumentDetail:
+        return await self._documents.document(
+            tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+        )
+
+    async def history(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        limit: int,
+        before: int | None = None,
+        access: Access | None = None,
+    ) -> HistoryPage:
+        return await self._documents.history(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            limit=limit,
+            before=before,
+            access=access,
+        )
+
+    async def version(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        limit: int,
+        after: int | None = None,
+        access: Access | None = None,
+    ) -> VersionDetail:
+        return await self._documents.version(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            version_id=version_id,
+            limit=limit,
+            after=after,
+            access=access,
+        )
 
     async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:
         """How many of a principal's chunks wait for a vector; none are waited for without a model."""

@@ -3,7 +3,13 @@
 from corbits_memory.validation.documents import LANGUAGE, check_batch, check_file, check_share, new_document
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
 from corbits_memory.validation.problems import Problems
-from corbits_memory.validation.queries import check_caller, check_identifier, check_list, search_query
+from corbits_memory.validation.queries import (
+    check_caller,
+    check_identifier,
+    check_list,
+    check_page,
+    search_query,
+)
 
 __all__ = [
     "LANGUAGE",
@@ -17,6 +23,7 @@ __all__ = [
     "check_file",
     "check_identifier",
     "check_list",
+    "check_page",
     "check_share",
     "new_document",
     "search_query",

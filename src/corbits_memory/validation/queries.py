@@ -1,11 +1,15 @@
 """Checks of what reads take."""
 
+from dataclasses import dataclass
+
 from corbits_memory.core import limits
 from corbits_memory.core.enums import SearchProfile
 from corbits_memory.ports import SearchQuery
 from corbits_memory.validation.inputs import SearchInput
 from corbits_memory.validation.problems import Problems
 
+CURSOR_MAX = 2**31 - 1
+"""Version numbers and ordinals are integers of the database."""
 BLANK_QUERY = "must be non-empty unless kinds or entityIds is provided"
 
 
@@ -15,6 +19,27 @@ def check_caller(tenant_id: object, principal_id: object) -> None:
     problems.required_identifier("tenant_id", tenant_id)
     problems.required_identifier("principal_id", principal_id)
     problems.raise_if_any()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """How much of something, and from where on; ``cursor`` None is the beginning."""
+
+    limit: int
+    cursor: int | None
+
+
+def check_page(limit: object, cursor_value: object, *, default: int, high: int, cursor: str) -> Page:
+    """The validated page; ``cursor`` is the field that the cursor comes in."""
+    problems = Problems()
+    page = Page(
+        limit=problems.integer("limit", limit, low=1, high=high, default=default),
+        cursor=None
+        if cursor_value is None
+        else problems.integer(cursor, cursor_value, low=0, high=CURSOR_MAX, default=0),
+    )
+    problems.raise_if_any()
+    return page
 
 
 def check_identifier(field: str, value: object) -> None:

@@ -162,7 +162,7 @@ def error_response(error: MemoryError) -> ErrorResponse:
     details = error.details
     told = dict(details) if isinstance(details, Mapping) else list(details or ())
     return ErrorResponse(
-        error=ErrorBody(code=error.code, message=error.message, **_given(details=told or None))
+        error=ErrorBody(code=error.code, message=error.message, **given(details=told or None))
     )
 
 
@@ -173,7 +173,7 @@ def add_response(result: AddResult) -> AddResponse:
         version=result.version,
         status=result.status,
         chunks=result.chunks,
-        **_given(degraded=list(result.degraded), share=result.share and _share_receipt(result.share)),
+        **given(degraded=list(result.degraded), share=result.share and _share_receipt(result.share)),
     )
 
 
@@ -198,7 +198,7 @@ def search_response(result: SearchResult, *, include_evidence: bool = True) -> S
     """``degraded`` is told whenever something was missing, asked for or not."""
     return SearchResponse(
         items=[_search_item(item) for item in result.items],
-        **_given(evidence=result.evidence if include_evidence else None, degraded=list(result.degraded)),
+        **given(evidence=result.evidence if include_evidence else None, degraded=list(result.degraded)),
     )
 
 
@@ -214,7 +214,7 @@ def list_response(events: Sequence[TimelineEvent]) -> ListResponse:
                 document_id=event.document_id,
                 version_id=event.version_id,
                 kind=event.kind,
-                **_given(owner=event.owner, author=event.author),
+                **given(owner=event.owner, author=event.author),
             )
             for event in events
         ]
@@ -237,7 +237,7 @@ def _share_receipt(receipt: ShareReceipt) -> ShareReceiptResponse:
         tags=list(receipt.tags),
         principals=list(receipt.principals),
         grants_materialized=receipt.grants_materialized,
-        **_given(reason=receipt.reason, withheld=list(receipt.withheld)),
+        **given(reason=receipt.reason, withheld=list(receipt.withheld)),
     )
 
 
@@ -250,7 +250,7 @@ def _search_item(item: SearchItem) -> SearchItemResponse:
         kind=item.kind,
         external_ref=item.external_ref,
         citation=_citation(item.citation),
-        **_given(
+        **given(
             chunk_id=item.chunk_id,
             attribution=item.attribution and _attribution(item.attribution, chunk_id=item.chunk_id),
             updated_at=item.updated_at and iso_instant(item.updated_at),
@@ -264,7 +264,7 @@ def _citation(citation: Citation) -> CitationResponse:
     return CitationResponse(
         adapter=citation.adapter,
         external_ref=citation.external_ref,
-        open=OpenTargetResponse(type=target.type, id=target.id, **_given(url=target.url)),
+        open=OpenTargetResponse(type=target.type, id=target.id, **given(url=target.url)),
     )
 
 
@@ -278,7 +278,7 @@ def _attribution(attribution: Attribution, *, chunk_id: str | None) -> Attributi
         contradicts=attribution.contradicts,
         # null says "no end"; every other absence is told by leaving the key out.
         valid_until=iso_instant(attribution.valid_until) if attribution.valid_until else None,
-        **_given(
+        **given(
             chunk_id=chunk_id,
             owner=attribution.owner,
             author=attribution.author,
@@ -296,6 +296,6 @@ def _attribution(attribution: Attribution, *, chunk_id: str | None) -> Attributi
     )
 
 
-def _given(**values: Any) -> Mapping[str, Any]:
+def given(**values: Any) -> Mapping[str, Any]:
     """Without what is None or empty."""
     return {name: value for name, value in values.items() if value is not None and value != []}

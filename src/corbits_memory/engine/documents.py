@@ -1,0 +1,198 @@
+"""Documents by id: the document, its history, a version with its text. Unknown and invisible are the same."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from corbits_memory.core.enums import VersionStatus
+from corbits_memory.engine.access import resolve_visibility, visibility_parameters
+from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.errors import NotFoundError
+from corbits_memory.ports import (
+    Access,
+    DocumentDetail,
+    HistoryEntry,
+    HistoryPage,
+    VersionDetail,
+    VersionFacts,
+    VersionText,
+    Visibility,
+)
+
+Row = dict[str, Any]
+
+_FACTS = (
+    "version_id", "version", "status", "title", "kind", "thread", "author", "language", "occurred_at", "ingested_at",
+    "valid_from", "valid_until", "created_by_principal_id", "created_by_kind", "generator_agent_id", "provenance",
+    "source_class", "temporal_class", "retention_class",
+)  # fmt: skip
+_COMPARED = (
+    "title", "text", "kind", "attributes", "access_tags", "thread", "author", "language", "occurred_at", "valid_from",
+    "valid_until", "provenance", "source_class", "temporal_class", "retention_class", "generator_agent_id",
+)  # fmt: skip
+_NO_DOCUMENT, _NO_VERSION = "document not found", "version not found"
+
+
+class DocumentService:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries = load_queries("documents")
+
+    async def document(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None
+    ) -> DocumentDetail:
+        """Raises ``NotFoundError``, also for what the caller may not see."""
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
+            _, row = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
+        return DocumentDetail(
+            document_id=row["document_id"],
+            adapter=row["adapter"],
+            external_ref=row["external_ref"],
+            owner=row["owner_principal_id"],
+            # Other owners' tags would tell with whom else they share.
+            access_tags=tuple(row["tags"] if row["owner_principal_id"] == principal_id else ()),
+            created_at=row["created_at"],
+            last_seen_at=row["last_seen_at"],
+            current=_facts(row),
+        )
+
+    async def history(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        limit: int,
+        before: int | None,
+        access: Access | None,
+    ) -> HistoryPage:
+        """Versions newest first, below the number ``before``. Raises ``NotFoundError``."""
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
+            visibility, document = await self._visible_document(
+                conn, tenant_id, principal_id, document_id, access
+            )
+            # One more than asked for: the last of the page is compared with the one before it.
+            rows = await self._fetch(
+                conn,
+                "history",
+                tenant=tenant_id,
+                document=document_id,
+                before=before if before is not None else 2**31 - 1,
+                limit=limit + 1,
+            )
+        owner = document["owner_principal_id"]
+        entries = [
+            _entry(row, previous)
+            for row, previous in zip(rows[:limit], [*rows[1:], None], strict=False)
+            if _shows(visibility, owner, row)
+        ]
+        more = len(rows) > limit
+        return HistoryPage(
+            document_id=document_id,
+            entries=tuple(entries),
+            next_before=rows[limit - 1]["version"] if more else None,
+        )
+
+    async def version(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        limit: int,
+        after: int | None,
+        access: Access | None,
+    ) -> VersionDetail:
+        """A version with a page of its text. Raises ``NotFoundError``, also for what the caller may not see."""
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
+            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+            found = await self._fetch(conn, "version", tenant=tenant_id, version=version_id)
+            if not found or not _admits_version(visibility, found[0]):
+                raise NotFoundError(_NO_VERSION)
+            (row,) = found
+            chunks = await self._fetch(
+                conn,
+                "chunks",
+                tenant=tenant_id,
+                version=version_id,
+                after=-1 if after is None else after,
+                limit=limit + 1,
+            )
+            sources = await self._fetch(
+                conn, "sources", tenant=tenant_id, version=version_id, **visibility_parameters(visibility)
+            )
+        page = chunks[:limit]
+        return VersionDetail(
+            document_id=row["document_id"],
+            adapter=row["adapter"],
+            external_ref=row["external_ref"],
+            owner=row["owner_principal_id"],
+            facts=_facts(row),
+            superseded_at=row["superseded_at"],
+            deprecated_at=row["deprecated_at"],
+            deprecated_reason=row["deprecated_reason"],
+            supersedes_version_id=row["supersedes_version_id"],
+            text=tuple(VersionText(**chunk) for chunk in page),
+            next_after=page[-1]["ordinal"] if len(chunks) > limit else None,
+            derived_from=_targets(sources, "derived_from"),
+            supports=_targets(sources, "supports"),
+            contradicts=_targets(sources, "contradicts"),
+        )
+
+    async def _visible_document(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        access: Access | None,
+    ) -> tuple[Visibility, Row]:
+        visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+        found = await self._fetch(conn, "document", tenant=tenant_id, document=document_id)
+        if not found or not visibility.admits(owner=found[0]["owner_principal_id"], tags=found[0]["tags"]):
+            raise NotFoundError(_NO_DOCUMENT)
+        return visibility, found[0]
+
+    async def _fetch(self, conn: Connection, query: str, **parameters: Any) -> list[Row]:
+        cursor = conn.cursor(row_factory=dict_row)
+        await cursor.execute(self._queries[query], parameters)
+        return await cursor.fetchall()
+
+
+def _admits_version(visibility: Visibility, row: Mapping[str, Any]) -> bool:
+    """By what the document carries now; an earlier version also by what it was written with."""
+    owner = row["owner_principal_id"]
+    if not visibility.admits(owner=owner, tags=row["tags"]):
+        return False
+    return row["status"] == VersionStatus.ACTIVE or visibility.admits(owner=owner, tags=row["version_tags"])
+
+
+def _shows(visibility: Visibility, owner: str, row: Row) -> bool:
+    if owner == visibility.principal_id:
+        return True
+    if row["status"] == VersionStatus.TOMBSTONED:
+        return False
+    return row["status"] == VersionStatus.ACTIVE or visibility.admits(owner=owner, tags=row["access_tags"])
+
+
+def _facts(row: Mapping[str, Any]) -> VersionFacts:
+    return VersionFacts(attributes=dict(row["attributes"] or {}), **{name: row[name] for name in _FACTS})
+
+
+def _entry(row: Row, previous: Row | None) -> HistoryEntry:
+    changed: tuple[str, ...] = ()
+    if previous is not None:
+        changed = tuple(name for name in _COMPARED if row[name] != previous[name])
+    return HistoryEntry(
+        facts=_facts(row),
+        superseded_at=row["superseded_at"],
+        deprecated_at=row["deprecated_at"],
+        deprecated_reason=row["deprecated_reason"],
+        changed=changed,
+    )
+
+
+def _targets(rows: Sequence[Row], rel: str) -> tuple[str, ...]:
+    return tuple(row["to_ref"] for row in rows if row["rel"] == rel)
