@@ -10,7 +10,7 @@ Every call names the tenant and the principal it acts for; both come from the ho
 Inputs are checked in :mod:`corbits_memory.validation`, and nothing reaches the store unchecked.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from corbits_memory.access.control import AccessControl
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     Capability,
+    FeedOp,
     LineageClass,
     Provenance,
     RetentionClass,
@@ -33,12 +34,15 @@ from corbits_memory.core.enums import (
 )
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.errors import InvalidInputError, MemoryError, UnavailableError
+from corbits_memory.feeding import Feeding
 from corbits_memory.ports import (
     Access,
     AddResult,
     Caller,
     ConditionRegistry,
     DocumentStore,
+    FeedPage,
+    FeedQuery,
     GrantStore,
     NewDocument,
     Scalar,
@@ -63,6 +67,7 @@ from corbits_memory.validation import (
     check_identifier,
     check_list,
     check_share,
+    feed_query,
     new_document,
     search_query,
 )
@@ -107,6 +112,7 @@ class Memory:
         self._store = store
         self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
         self._sharing = Sharing(store, self._control)
+        self._feeding = Feeding(store, self._control)
         self._sources = tuple(sources)
         self._text_extractor = text_extractor
         self._profile = profile
@@ -322,6 +328,46 @@ class Memory:
             kinds=checked_kinds,
             access=await self._control.access(tenant_id, principal_id),
         )
+
+    # --- the feed ---
+
+    async def feed(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        after: int = 0,
+        limit: int = limits.FEED_LIMIT_DEFAULT,
+        ops: Collection[FeedOp | str] | None = None,
+        exclude_generator: str | None = None,
+        include_text: bool = False,
+    ) -> FeedPage:
+        """What was written after the entry numbered ``after``, in the order in which it became durable.
+
+        Ask again with the page's ``next_cursor``; None means that there is nothing new. A page may be empty
+        and not the last: it counts entries before the caller's access is looked at. ``limit`` is 1 to 100
+        and ``after`` at least 0; what lies outside is moved inside. ``ops`` beside ``upsert`` (the default):
+        ``retract`` for versions that can't be read any more, ``promote`` when the whole corpus was replaced.
+        ``exclude_generator`` leaves out what this agent made. ``include_text`` adds texts, 1 MiB a page at
+        most: a page ends before the entry that would go beyond, and a text longer than that is cut.
+
+        Raises ``InvalidInputError``, ``InvalidCursorError`` for a number that the feed has not reached,
+        ``NotSupportedError``, and what the store raises.
+        """
+        query = feed_query(
+            after=after,
+            limit=limit,
+            ops=ops,
+            exclude_generator=exclude_generator,
+            include_text=include_text,
+        )
+        return await self.feed_for(query, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def feed_for(self, query: FeedQuery, *, tenant_id: str, principal_id: str) -> FeedPage:
+        """:meth:`feed` with its checked inputs in one value."""
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        return await self._feeding.page(query, tenant_id=tenant_id, principal_id=principal_id)
 
     async def share(
         self,

@@ -33,6 +33,9 @@ QUERY_CHARS = 8_192
 SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX = 8, 50
 ENGINE_LIMIT_MAX = 100
 LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX = 20, 100
+FEED_LIMIT_DEFAULT, FEED_LIMIT_MAX = 50, 100
+FEED_TEXT_BYTES = 1024 * 1024
+"""Text that one page of the feed carries, in UTF-8."""
 FILTER_VALUES = 256
 """Entries of ``kinds``, ``entity_ids``, ``sources``."""
 MAX_PER_DOCUMENT = 50

@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from corbits_memory.errors import InvalidInputError
 from corbits_memory.http.body import NOT_JSON, is_json, json_object, read_body
+from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.errors import REQUEST_ID, error_answer, request_id_of
 from corbits_memory.http.identity import Identity, check_capability, check_tenant, resolve_caller
-from corbits_memory.http.operations import Call, Operation
 from corbits_memory.plane import Memory
 from corbits_memory.wire import responses
 

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from corbits_memory.core.limits import BODY_BYTES
-from corbits_memory.http.operations import OPERATIONS, Operation
+from corbits_memory.http.calls import Operation
+from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.http.routes import DEFAULT_PREFIX
 from corbits_memory.wire.responses import ErrorResponse
 
