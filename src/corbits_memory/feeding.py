@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import anyio
+
 from corbits_memory.access.control import AccessControl
 from corbits_memory.core.limits import FEED_LIMIT_MAX
 from corbits_memory.errors import NotSupportedError
@@ -18,6 +20,14 @@ class Feeding:
     def __init__(self, store: DocumentStore, control: AccessControl) -> None:
         self._store = store
         self._control = control
+        self._stopped = anyio.Event()
+
+    def stop(self) -> None:
+        """End what follows the feed, now."""
+        self._stopped.set()
+
+    async def until_stopped(self) -> None:
+        await self._stopped.wait()
 
     async def page(self, query: FeedQuery, *, tenant_id: str, principal_id: str) -> FeedPage:
         store = self._feed_store()
@@ -28,9 +38,9 @@ class Feeding:
         await self._feed_store().feed_changed(tenant_id=tenant_id, after=after, seconds=seconds)
 
     async def pages(self, query: FeedQuery, *, tenant_id: str, principal_id: str) -> AsyncIterator[FeedPage]:
-        """Page after page, for ever; an empty one at least every 15 seconds."""
+        """Page after page, until stopped; an empty one at least every 15 seconds."""
         query = replace(query, limit=FEED_LIMIT_MAX)
-        while True:
+        while not self._stopped.is_set():
             page = await self.page(query, tenant_id=tenant_id, principal_id=principal_id)
             yield page
             query = replace(query, after=page.position)

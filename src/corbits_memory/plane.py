@@ -41,6 +41,7 @@ from corbits_memory.ports import (
     Caller,
     ConditionRegistry,
     DocumentStore,
+    FeedEntry,
     FeedPage,
     FeedQuery,
     GrantStore,
@@ -369,6 +370,46 @@ class Memory:
         check_caller(tenant_id, principal_id)
         return await self._feeding.page(query, tenant_id=tenant_id, principal_id=principal_id)
 
+    async def follow(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        after: int = 0,
+        ops: Collection[FeedOp | str] | None = None,
+        exclude_generator: str | None = None,
+        include_text: bool = False,
+    ) -> AsyncIterator[FeedEntry]:
+        """The entries after ``after`` as they come, until the memory is closed. Takes what :meth:`feed` takes.
+
+        To go on after a break, remember the ``seq`` of the last entry that was dealt with. Grants are looked
+        at anew for each page. Raises what :meth:`feed` raises, also later on.
+        """
+        query = feed_query(
+            after=after, ops=ops, exclude_generator=exclude_generator, include_text=include_text
+        )
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        async for page in self._feeding.pages(query, tenant_id=tenant_id, principal_id=principal_id):
+            for entry in page.entries:
+                yield entry
+
+    async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
+        """Returns when there may be an entry numbered above ``after``, at the latest after ``seconds``."""
+        self._check_open()
+        await self._feeding.changed(tenant_id=tenant_id, after=after, seconds=seconds)
+
+    def stop_following(self) -> None:
+        """End everything that follows the feed, event streams included, before the memory is closed.
+
+        For a server that shuts down: open streams would make it wait. Closing the memory does it too.
+        """
+        self._feeding.stop()
+
+    async def until_stopped(self) -> None:
+        """Returns after :meth:`stop_following` or :meth:`close`."""
+        await self._feeding.until_stopped()
+
     async def share(
         self,
         *,
@@ -484,6 +525,7 @@ class Memory:
             if self._closed:
                 return
             self._closed = True
+            self._feeding.stop()
             if self._opened:
                 await self._store.close()
 

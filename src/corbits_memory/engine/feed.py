@@ -79,8 +79,8 @@ def _read_page(rows: list[Row], query: FeedQuery, visibility: Visibility) -> Fee
         position, has_more = raw[-1]["seq"], True
     else:
         # Nothing that was asked for is left in what was looked at.
-        position = rows[0]["reached"] or query.after
-        has_more = rows[0]["scanned"] >= _scan(query) and position < newest
+        has_more = rows[0]["scanned"] >= _scan(query) and rows[0]["reached"] < newest
+        position = rows[0]["reached"] if has_more else newest
     last = raw[-1]["seq"] if raw else None
     return FeedPage(
         entries=tuple(_entry(row) for row in raw if _visible(row, visibility)),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from corbits_memory.core.enums import Capability
 from corbits_memory.plane import Memory
@@ -20,6 +21,8 @@ class Call:
     caller: Caller
     request: Request
     body: Mapping[str, Any]
+    guard: Callable[[], Awaitable[None]]
+    """Asks again who the caller is and what it may: for answers that go on for long. Raises as the guard does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,11 @@ class Operation:
     path: str
     capability: Capability
     summary: str
-    handle: Callable[[Call], Awaitable[responses.Response]]
+    handle: Callable[[Call], Awaitable[responses.Response | Response]]
+    """Answers with JSON, or in another shape of its own."""
     response: type[responses.Response]
     request: type[requests.Request] | None = None
     query: tuple[Mapping[str, Any], ...] = ()
-    """OpenAPI parameters."""
+    """OpenAPI parameters beside those of the path."""
+    media_type: str = "application/json"
+    """Of the answer; ``response`` is then one item of it."""
