@@ -58,7 +58,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": self._last_words, "more_body": False})
 
     async def _run(self, receive: Receive, send: Send) -> bool:
-        """Whether the client is gone."""
+        """Whether the client is gone, or reads no more."""
         gone = False
         async with anyio.create_task_group() as group:
 
@@ -76,13 +76,15 @@ class EventStream(Response):
             group.start_soon(watch_client)
             for watch in self._watches:
                 group.start_soon(obey, watch)
-            await self._write(send)
+            gone = not await self._write(send)
             group.cancel_scope.cancel()
         return gone
 
-    async def _write(self, send: Send) -> None:
+    async def _write(self, send: Send) -> bool:
+        """Whether the client took all of it."""
         async for piece in self._events:
             with anyio.move_on_after(STALLED_SECONDS) as patience:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             if patience.cancelled_caught:
-                return
+                return False
+        return True

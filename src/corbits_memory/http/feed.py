@@ -110,6 +110,7 @@ def query_of(call: Call) -> FeedQuery:
     limit = _number(call, problems, "limit", low=1, high=limits.FEED_LIMIT_MAX, rule=_LIMIT)
     ops = _words(call, problems, "ops", tuple(FeedOp))
     includes = _words(call, problems, "include", _INCLUDES)
+    with_text = _flag(call, problems, "include_text")
     generator = _once(call, problems, "exclude_generator")
     problems.raise_if_any()
     return feed_query(
@@ -117,7 +118,7 @@ def query_of(call: Call) -> FeedQuery:
         limit=limit,
         ops=ops or None,
         exclude_generator=generator,
-        include_text="text" in includes,
+        include_text=with_text or "text" in includes,
     )
 
 
@@ -126,6 +127,13 @@ def _once(call: Call, problems: Problems, name: str) -> str | None:
     if len(given) > 1:
         problems.add(name, "must be given once")
     return given[0] if given else None
+
+
+def _flag(call: Call, problems: Problems, name: str) -> bool:
+    given = _once(call, problems, name)
+    if given not in {None, "true", "false"}:
+        problems.add(name, "must be true or false")
+    return given == "true"
 
 
 def _number(call: Call, problems: Problems, name: str, *, low: int, high: int, rule: str) -> int | None:
@@ -174,6 +182,12 @@ FILTERS: tuple[Mapping[str, Any], ...] = (
         "in": "query",
         "description": f"`text` adds texts, {limits.FEED_TEXT_BYTES:,} bytes a page at most.",
         "schema": {"enum": list(_INCLUDES)},
+    },
+    {
+        "name": "include_text",
+        "in": "query",
+        "description": "Another way to say `include=text`.",
+        "schema": {"type": "boolean"},
     },
 )
 _LIMIT_PARAMETER: Mapping[str, Any] = {
