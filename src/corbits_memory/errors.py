@@ -5,7 +5,8 @@
     MemoryError                      500  ours
     ├── GrantStoreError              500  the host mends its grant store
     ├── InvalidInputError            400  the caller mends the input
-    │   └── InvalidAdaptedDocumentError
+    │   ├── InvalidAdaptedDocumentError
+    │   └── InvalidCursorError
     ├── UnauthorizedError            401  the caller authenticates
     ├── ForbiddenError               403  somebody grants it
     ├── NotFoundError                404  unknown, or invisible to the caller
@@ -63,6 +64,12 @@ class InvalidAdaptedDocumentError(InvalidInputError):
     """The adapted document is not valid: title and kind must not be blank."""
 
     code = "invalid_document"
+
+
+class InvalidCursorError(InvalidInputError):
+    """The cursor lies beyond the newest entry: it is another tenant's, or the database was restored. Begin again."""
+
+    code = "invalid_cursor"
 
 
 class UnauthorizedError(MemoryError):

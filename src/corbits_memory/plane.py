@@ -10,7 +10,7 @@ Every call names the tenant and the principal it acts for; both come from the ho
 Inputs are checked in :mod:`corbits_memory.validation`, and nothing reaches the store unchecked.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from corbits_memory.access.control import AccessControl
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     Capability,
+    FeedOp,
     LineageClass,
     Provenance,
     RetentionClass,
@@ -33,6 +34,7 @@ from corbits_memory.core.enums import (
 )
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.errors import InvalidInputError, MemoryError, NotSupportedError, UnavailableError
+from corbits_memory.feeding import Feeding
 from corbits_memory.ports import (
     Access,
     AddResult,
@@ -40,6 +42,9 @@ from corbits_memory.ports import (
     ConditionRegistry,
     DocumentDetail,
     DocumentStore,
+    FeedEntry,
+    FeedPage,
+    FeedQuery,
     GrantStore,
     HistoryPage,
     NewDocument,
@@ -68,6 +73,7 @@ from corbits_memory.validation import (
     check_list,
     check_page,
     check_share,
+    feed_query,
     new_document,
     search_query,
 )
@@ -112,6 +118,7 @@ class Memory:
         self._store = store
         self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
         self._sharing = Sharing(store, self._control)
+        self._feeding = Feeding(store, self._control)
         self._sources = tuple(sources)
         self._text_extractor = text_extractor
         self._profile = profile
@@ -328,6 +335,86 @@ class Memory:
             access=await self._control.access(tenant_id, principal_id),
         )
 
+    # --- the feed ---
+
+    async def feed(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        after: int = 0,
+        limit: int = limits.FEED_LIMIT_DEFAULT,
+        ops: Collection[FeedOp | str] | None = None,
+        exclude_generator: str | None = None,
+        include_text: bool = False,
+    ) -> FeedPage:
+        """What was written after the entry numbered ``after``, in the order in which it became durable.
+
+        Ask again with the page's ``next_cursor``; None means that there is nothing new. A page may be empty
+        and not the last: it counts entries before the caller's access is looked at. ``limit`` is 1 to 100
+        and ``after`` at least 0; what lies outside is moved inside. ``ops`` beside ``upsert`` (the default):
+        ``retract`` for versions that can't be read any more, ``promote`` when the whole corpus was replaced.
+        ``exclude_generator`` leaves out what this agent made. ``include_text`` adds texts, 1 MiB a page at
+        most: a page ends before the entry that would go beyond, and a text longer than that is cut.
+
+        Raises ``InvalidInputError``, ``InvalidCursorError`` for a number that the feed has not reached,
+        ``NotSupportedError``, and what the store raises.
+        """
+        query = feed_query(
+            after=after,
+            limit=limit,
+            ops=ops,
+            exclude_generator=exclude_generator,
+            include_text=include_text,
+        )
+        return await self.feed_for(query, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def feed_for(self, query: FeedQuery, *, tenant_id: str, principal_id: str) -> FeedPage:
+        """:meth:`feed` with its checked inputs in one value."""
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        return await self._feeding.page(query, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def follow(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        after: int = 0,
+        ops: Collection[FeedOp | str] | None = None,
+        exclude_generator: str | None = None,
+        include_text: bool = False,
+    ) -> AsyncIterator[FeedEntry]:
+        """The entries after ``after`` as they come, until the memory is closed. Takes what :meth:`feed` takes.
+
+        To go on after a break, remember the ``seq`` of the last entry that was dealt with. Grants are looked
+        at anew for each page. Raises what :meth:`feed` raises, also later on.
+        """
+        query = feed_query(
+            after=after, ops=ops, exclude_generator=exclude_generator, include_text=include_text
+        )
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        async for page in self._feeding.pages(query, tenant_id=tenant_id, principal_id=principal_id):
+            for entry in page.entries:
+                yield entry
+
+    async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
+        """Returns when there may be an entry numbered above ``after``, at the latest after ``seconds``."""
+        self._check_open()
+        await self._feeding.changed(tenant_id=tenant_id, after=after, seconds=seconds)
+
+    def stop_following(self) -> None:
+        """End everything that follows the feed, event streams included, before the memory is closed.
+
+        For a server that shuts down: open streams would make it wait. Closing the memory does it too.
+        """
+        self._feeding.stop()
+
+    async def until_stopped(self) -> None:
+        """Returns after :meth:`stop_following` or :meth:`close`."""
+        await self._feeding.until_stopped()
+
     async def share(
         self,
         *,
@@ -506,6 +593,7 @@ class Memory:
             if self._closed:
                 return
             self._closed = True
+            self._feeding.stop()
             if self._opened:
                 await self._store.close()
 

@@ -17,6 +17,7 @@ from corbits_memory.core.enums import (
     EdgeRel,
     Effect,
     EvidenceLevel,
+    FeedOp,
     GrantOrigin,
     HintEnd,
     LineageClass,
@@ -25,6 +26,7 @@ from corbits_memory.core.enums import (
     RetentionClass,
     SearchProfile,
     TemporalClass,
+    VersionStatus,
 )
 from corbits_memory.errors import MemoryError
 
@@ -502,6 +504,65 @@ class VersionDetail:
     contradicts: tuple[str, ...]
 
 
+# --- feed --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedQuery:
+    """What of the feed is asked for: entries numbered above ``after``, at most ``limit`` of them."""
+
+    after: int = 0
+    limit: int = limits.FEED_LIMIT_DEFAULT
+    ops: frozenset[FeedOp] = frozenset({FeedOp.UPSERT})
+    exclude_generator: str | None = None
+    """Without the versions that this agent made."""
+    include_text: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedEntry:
+    """One event, ``seq`` being its number. A retraction has its ids alone, a promotion nothing more."""
+
+    seq: int
+    op: FeedOp
+    at: datetime
+    version_id: str | None = None
+    document_id: str | None = None
+    version: "FeedVersion | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedVersion:
+    """What an upsert tells of its version. ``access_tags``: those of the document now, and of a superseded
+    version the ones that it had too. ``text`` only when asked for."""
+
+    kind: str
+    title: str
+    status: VersionStatus
+    created_by_kind: CreatedByKind
+    generator_agent_id: str | None
+    provenance: str
+    occurred_at: datetime
+    created_at: datetime
+    access_tags: tuple[str, ...]
+    text: str | None = None
+    text_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedPage:
+    """Entries in order. ``next_cursor`` is what to ask after next; None: there is nothing new, keep the old one.
+
+    A page counts entries before the caller's access is looked at, so it may be empty and not the last.
+    ``position`` is where a follower goes on: at least ``next_cursor``, with what was passed over.
+    """
+
+    entries: tuple[FeedEntry, ...]
+    next_cursor: int | None
+    has_more: bool
+    position: int
+
+
 # --- the ports ---------------------------------------------------------------------------------------
 
 
@@ -690,3 +751,18 @@ class TextExtractor(Protocol):
     """Turns a file's bytes into text."""
 
     async def extract(self, data: bytes, *, mime_type: str | None, filename: str | None) -> ExtractedText: ...
+
+
+@runtime_checkable
+class FeedStore(Protocol):
+    """A store that numbers what happens in a tenant, in commit order and without a gap."""
+
+    async def feed(
+        self, *, tenant_id: str, principal_id: str, query: FeedQuery, access: Access | None = None
+    ) -> FeedPage:
+        """Raises ``InvalidCursorError`` for a number that this tenant's feed has not reached."""
+        ...
+
+    async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
+        """Returns when there may be an event numbered above ``after``, at the latest after ``seconds``."""
+        ...

@@ -130,7 +130,7 @@ async def _revoke(data_dir: Path | None, database_url: str | None, token_id: str
 
 
 def _told(token: "Token") -> dict[str, Any]:
-    from corbits_memory.wire.responses import iso_instant
+    from corbits_memory.core.instants import iso_instant
 
     moments = {
         "createdAt": token.created_at,

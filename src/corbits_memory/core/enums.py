@@ -129,6 +129,14 @@ class AddStatus(StrEnum):
     UNCHANGED = "unchanged"
 
 
+class FeedOp(StrEnum):
+    """What an event of the feed says: a version was written, can't be read any more, or all were replaced."""
+
+    UPSERT = "upsert"
+    RETRACT = "retract"
+    PROMOTE = "promote"
+
+
 class Capability(StrEnum):
     ADD = "memory:add"
     SEARCH = "memory:search"

@@ -36,6 +36,9 @@ LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX = 20, 100
 HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX = 20, 100
 CHUNK_PAGE_DEFAULT, CHUNK_PAGE_MAX = 100, 500
 """Chunks of a version's text in one answer."""
+FEED_LIMIT_DEFAULT, FEED_LIMIT_MAX = 50, 100
+FEED_TEXT_BYTES = 1024 * 1024
+"""Text that one page of the feed carries, in UTF-8."""
 FILTER_VALUES = 256
 """Entries of ``kinds``, ``entity_ids``, ``sources``."""
 MAX_PER_DOCUMENT = 50

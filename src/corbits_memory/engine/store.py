@@ -12,6 +12,8 @@ from corbits_memory.engine.access import TagChange, TagService
 from corbits_memory.engine.capture import CaptureService
 from corbits_memory.engine.documents import DocumentService
 from corbits_memory.engine.embedding import EmbeddingService
+from corbits_memory.engine.feed import FeedService
+from corbits_memory.engine.feed_signal import FeedSignal
 from corbits_memory.engine.fts import verify_fts_language
 from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.pool import Database
@@ -27,6 +29,8 @@ from corbits_memory.ports import (
     DocumentDetail,
     DocumentTags,
     Embedder,
+    FeedPage,
+    FeedQuery,
     HistoryPage,
     NewDocument,
     Reranker,
@@ -75,6 +79,8 @@ class PostgresDocumentStore:
         self.statistics = StatisticsService(self._database)
         self._worker = Worker(config.database_url, self.embedding, self.statistics)
         self._timeline = TimelineService(self._database)
+        self._feed = FeedService(self._database)
+        self.feed_signal = FeedSignal(config.database_url, self._database)
         self._tags = TagService(self._database)
         self._documents = DocumentService(self._database)
         self._search = SearchService(
@@ -89,7 +95,9 @@ class PostgresDocumentStore:
 
     @property
     def capabilities(self) -> StoreCapabilities:
-        return StoreCapabilities(embeddings_configured=self._embedder is not None, enforces_grants=True)
+        return StoreCapabilities(
+            embeddings_configured=self._embedder is not None, enforces_grants=True, supports_feed=True
+        )
 
     @property
     def second_lock(self) -> bool:
@@ -126,6 +134,7 @@ class PostgresDocumentStore:
                     stack.push_async_callback(model.aclose)
             stack.push_async_callback(self._database.close)
             stack.push_async_callback(self._worker.close)
+            stack.push_async_callback(self.feed_signal.close)
 
     async def add(
         self,
@@ -147,6 +156,8 @@ class PostgresDocumentStore:
             lease_seconds=seconds,
             access=access,
         )
+        if captured.chunk_ids:
+            self.feed_signal.tell(tenant_id)
         degraded = await self._embed_captured(tenant_id, captured.chunk_ids, seconds)
         if captured.retagged and self._embedder is not None:
             await self._worker.embed_soon(tenant_id)
@@ -171,6 +182,16 @@ class PostgresDocumentStore:
         return await self._timeline.list(
             tenant_id=tenant_id, principal_id=principal_id, limit=limit, kinds=kinds, access=access
         )
+
+    async def feed(
+        self, *, tenant_id: str, principal_id: str, query: FeedQuery, access: Access | None = None
+    ) -> FeedPage:
+        return await self._feed.page(
+            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+        )
+
+    async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
+        await self.feed_signal.wait(tenant_id, after=after, seconds=seconds)
 
     async def change_access_tags(
         self,

@@ -10,12 +10,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from corbits_memory.errors import InvalidInputError
+from corbits_memory.errors import InvalidInputError, UnauthorizedError
 from corbits_memory.http.body import NOT_JSON, is_json, json_object, read_body
+from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.errors import REQUEST_ID, error_answer, request_id_of
 from corbits_memory.http.identity import Identity, check_capability, check_tenant, resolve_caller
-from corbits_memory.http.operations import Call, Operation
 from corbits_memory.plane import Memory
+from corbits_memory.ports import Caller
 from corbits_memory.wire import responses
 
 _log = logging.getLogger("corbits_memory.http")
@@ -52,17 +53,26 @@ class Endpoint:
         operation = self.operations.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
             raise HTTPException(405, headers={"allow": self._allow})
+        caller = await self._guard(request, operation)
+        body = json_object(request, await read_body(request)) if operation.request else {}
+
+        async def guard() -> None:
+            # Somebody else by now, by the same credential, is nobody who was let in.
+            if await self._guard(request, operation) != caller:
+                raise UnauthorizedError
+
+        call = Call(memory=self.memory, caller=caller, request=request, body=body, guard=guard)
+        answer = await _handled(call, operation)
+        response = answer if isinstance(answer, Response) else JSONResponse(answer.to_json())
+        response.headers.update({REQUEST_ID: request_id_of(request), "cache-control": "no-store"})
+        return response
+
+    async def _guard(self, request: Request, operation: Operation) -> Caller:
         caller = await resolve_caller(request, self.identity)
         await check_capability(self.memory, caller, operation.capability)
         if self.strict_tenant_path:
             check_tenant(request, caller)
-        body = json_object(request, await read_body(request)) if operation.request else {}
-        call = Call(memory=self.memory, caller=caller, request=request, body=body)
-        answer = await _handled(call, operation)
-        return JSONResponse(
-            answer.to_json(),
-            headers={REQUEST_ID: request_id_of(request), "cache-control": "no-store"},
-        )
+        return caller
 
     @property
     def _allow(self) -> str:
@@ -72,7 +82,7 @@ class Endpoint:
         return ", ".join(sorted(methods))
 
 
-async def _handled(call: Call, operation: Operation) -> responses.Response:
+async def _handled(call: Call, operation: Operation) -> responses.Response | Response:
     try:
         return await operation.handle(call)
     except InvalidInputError as error:

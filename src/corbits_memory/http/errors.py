@@ -91,8 +91,7 @@ def error_answer(request: Request, error: Exception) -> JSONResponse:
             for name, value in (error.headers or {}).items()
             if name.lower() in _KEPT_HEADERS
         }
-    known = _known(error)
-    _log_failure(request, error, known)
+    known = told_error(request, error)
     return JSONResponse(
         error_response(known).to_json(),
         status_code=known.status,
@@ -103,6 +102,13 @@ def error_answer(request: Request, error: Exception) -> JSONResponse:
             "cache-control": "no-store",
         },
     )
+
+
+def told_error(request: Request, error: Exception) -> MemoryError:
+    """The error as it is told, logged: what nobody foresaw is ``internal``, without its text."""
+    known = _known(error)
+    _log_failure(request, error, known)
+    return known
 
 
 def _known(error: Exception) -> MemoryError:

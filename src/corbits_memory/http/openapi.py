@@ -8,10 +8,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from corbits_memory.core.limits import BODY_BYTES
-from corbits_memory.http.operations import OPERATIONS, Operation
+from corbits_memory.http.calls import Operation
+from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.http.routes import DEFAULT_PREFIX
 from corbits_memory.wire.responses import ErrorResponse
 
+JSON = "application/json"
 _REF = "#/components/schemas/{model}"
 _CONVERTOR = re.compile(r":[a-z]+(?=\})")
 _ERRORS = {
@@ -56,7 +58,8 @@ def _operation(operation: Operation, path: str) -> dict[str, Any]:
         "description": f"Needs the capability `{operation.capability}`.",
         "tags": ["memory"],
         "parameters": [*_path_parameters(path), *operation.query],
-        "responses": {"200": _json_body("The answer.", operation.response)} | _error_responses(operation),
+        "responses": {"200": _body("The answer.", operation.response, operation.media_type)}
+        | _error_responses(operation),
     }
     if operation.request is not None:
         described["requestBody"] = {"required": True, "content": _content(operation.request)}
@@ -72,23 +75,23 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
 
 def _error_responses(operation: Operation) -> dict[str, Any]:
     return {
-        status: _json_body(description, ErrorResponse)
+        status: _body(description, ErrorResponse)
         for status, description in _ERRORS.items()
         if (operation.request is not None or status not in _WITH_BODY_ONLY)
         and ("{" in operation.path or status != "404")
     }
 
 
-def _json_body(description: str, model: type[BaseModel]) -> dict[str, Any]:
+def _body(description: str, model: type[BaseModel], media_type: str = JSON) -> dict[str, Any]:
     return {
         "description": description,
         "headers": {"x-request-id": {"required": True, "schema": {"type": "string"}}},
-        "content": _content(model),
+        "content": _content(model, media_type),
     }
 
 
-def _content(model: type[BaseModel]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}}
+def _content(model: type[BaseModel], media_type: str = JSON) -> dict[str, Any]:
+    return {media_type: {"schema": {"$ref": _REF.format(model=model.__name__)}}}
 
 
 def _schemas() -> dict[str, Any]:

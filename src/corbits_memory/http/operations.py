@@ -1,8 +1,6 @@
 """What each route does once the guard has let it pass. Routes and OpenAPI are both made from this table."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,39 +9,13 @@ from starlette.requests import Request
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
 from corbits_memory.errors import ForbiddenError, InvalidInputError
-from corbits_memory.plane import Memory
-from corbits_memory.ports import Caller
+from corbits_memory.http.calls import Call, Operation
+from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
 _LIST_LIMIT = f"must be an integer from 1 to {limits.LIST_LIMIT_MAX}"
 _DIGITS = re.compile(r"[0-9]{1,9}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A request that passed the guard. ``body`` is its JSON object, ``{}`` where the route takes none."""
-
-    memory: Memory
-    caller: Caller
-    request: Request
-    body: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method on one path below the prefix."""
-
-    id: str
-    method: str
-    path: str
-    capability: Capability
-    summary: str
-    handle: Callable[[Call], Awaitable[responses.Response]]
-    response: type[responses.Response]
-    request: type[requests.Request] | None = None
-    query: tuple[Mapping[str, Any], ...] = ()
-    """OpenAPI parameters."""
 
 
 async def add(call: Call) -> responses.Response:
@@ -141,7 +113,7 @@ def _list_limit(request: Request) -> int:
     return limit
 
 
-OPERATIONS = (
+OPERATIONS: tuple[Operation, ...] = (
     Operation(
         id="memory_add",
         method="POST",
@@ -228,4 +200,5 @@ OPERATIONS = (
         request=requests.UnshareRequest,
         response=responses.ShareResponse,
     ),
+    *FEED_OPERATIONS,
 )

@@ -6,9 +6,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from corbits_memory.errors import ConfigError
+from corbits_memory.http.calls import Operation
 from corbits_memory.http.endpoint import Endpoint
 from corbits_memory.http.identity import CallerResolver, Identity, identity_of
-from corbits_memory.http.operations import OPERATIONS, Operation
+from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.plane import Memory
 
 DEFAULT_PREFIX = "/api/tenants/{tenant_id:path}/memory"

@@ -101,13 +101,25 @@ class PatientProtocol(H11Protocol):
 class HostServer(uvicorn.Server):
     """Tells when it answers, and ends in good order on the first Ctrl-C or SIGTERM."""
 
-    def __init__(self, config: uvicorn.Config, *, on_start: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        on_start: Callable[[], None],
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(config)
         self._on_start = on_start
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # First: the server waits for answers that are on their way, and some go on for ever.
+        self._on_stop()
+        await super().shutdown(sockets=sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -154,6 +154,7 @@ async def _serve(
         server = HostServer(
             server_config(app, max_connections=settings.max_connections),
             on_start=lambda: _announce(started, as_json=as_json),
+            on_stop=plane.memory.stop_following,
         )
         await server.serve(sockets=[listener])
 

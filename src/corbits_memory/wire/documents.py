@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
+from corbits_memory.core.instants import iso_instant
 from corbits_memory.ports import (
     DocumentDetail,
     HistoryEntry,
@@ -11,7 +12,7 @@ from corbits_memory.ports import (
     VersionDetail,
     VersionFacts,
 )
-from corbits_memory.wire.responses import Response, given, iso_instant
+from corbits_memory.wire.responses import Response, given
 
 
 class VersionFactsResponse(Response):

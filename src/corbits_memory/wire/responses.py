@@ -1,13 +1,13 @@
 """What servers answer, and how the plane's values become it. camelCase, times as ISO milliseconds Z."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from corbits_memory.core.enums import AddStatus, Channel, EvidenceLevel
+from corbits_memory.core.instants import iso_instant
 from corbits_memory.errors import MemoryError
 from corbits_memory.ports import (
     AddResult,
@@ -151,11 +151,6 @@ class CapabilitiesResponse(Response):
     pending_vectors: int = Field(
         description="How many of the caller's chunks are found by their words alone until they are embedded."
     )
-
-
-def iso_instant(moment: datetime) -> str:
-    """``2026-03-01T09:30:00.000Z``."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def error_response(error: MemoryError) -> ErrorResponse:
