@@ -35,12 +35,13 @@ Nothing else counts: no roles, no capabilities. What the caller may do, the gran
 def identity_of(resolver: CallerResolver) -> Identity:
     """An identity hook from a caller resolver. An answer of another shape is an error of the host (500)."""
 
-    async def identity(request: Request) -> Caller | None:
+    async def identity(request: Request) -> Caller:
         found = resolver(request)
         if inspect.isawaitable(found):
             found = await found
         if not found and not isinstance(found, Mapping):
-            return None
+            # The resolver is the only credential there is, whatever headers came along.
+            raise UnauthorizedError
         if not isinstance(found, Mapping):
             raise InvalidResolvedCallerError
         tenant_id, principal_id = found.get("tenantId"), found.get("principalId")

@@ -1,11 +1,14 @@
 """The host's web app: the mounted memory, and what a server of its own needs around it."""
 
+from collections.abc import Sequence
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from corbits_memory import register_memory_routes
 from corbits_memory.engine.pool import Database
@@ -19,9 +22,17 @@ from corbits_memory.server.middleware import Observed, SafeHeaders, TimelyBody
 
 
 def host_app(
-    memory: Memory, *, identity: Identity, database: Database, metrics: Metrics | None = None
+    memory: Memory,
+    *,
+    identity: Identity,
+    database: Database,
+    metrics: Metrics | None = None,
+    trusted_proxies: Sequence[str] = (),
 ) -> Starlette:
-    """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it."""
+    """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it.
+
+    ``trusted_proxies``: addresses or networks that may say in ``X-Forwarded-For`` who the client is.
+    """
     metrics = metrics or Metrics()
 
     async def fail(request: Request, error: Exception) -> Response:
@@ -38,6 +49,11 @@ def host_app(
             Middleware(Observed, metrics=metrics),
             Middleware(SafeHeaders),
             Middleware(TimelyBody),
+            *(
+                [Middleware(ProxyHeadersMiddleware, trusted_hosts=[*trusted_proxies])]
+                if trusted_proxies
+                else []
+            ),
         ],
     )
     app.router.redirect_slashes = False

@@ -4,15 +4,17 @@ Variables have the prefix ``CORBITS_MEMORY_``; a blank one counts as unset. What
 (``DATABASE_URL``, ``EMBED_…``) is not here: :func:`corbits_memory.load_memory_config` knows it.
 """
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from corbits_memory.errors import ConfigError
 
 PREFIX = "CORBITS_MEMORY_"
+FAILURES_PER_MINUTE = 10
 TOKEN_CHARS_MIN, TOKEN_CHARS_MAX = 8, 512
 
 Host = Annotated[str, StringConstraints(min_length=1, max_length=255, strip_whitespace=True)]
@@ -35,6 +37,26 @@ class HostSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     max_connections: Annotated[int, Field(ge=1, le=100_000)] = 512
     """Open connections above this are answered with 503."""
+    failures_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] = FAILURES_PER_MINUTE
+    """Wrong credentials of one client address; beyond, guesses are answered with 429."""
+    requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Of one principal in one tenant, a batch counting as one; unset: no limit. Each process counts for itself."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """Addresses or networks, separated by commas, whose X-Forwarded-For says who the client is. Nobody else's does."""
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _proxies_are_networks(cls, given: object) -> tuple[str, ...]:
+        names = given.split(",") if isinstance(given, str) else given
+        if not isinstance(names, list | tuple):
+            raise ValueError("must be addresses or networks separated by commas")
+        try:
+            networks = [ipaddress.ip_network(str(name).strip()) for name in names]
+        except ValueError:
+            raise ValueError("must be addresses or networks, like 10.0.0.7 or 10.0.0.0/24") from None
+        if any(network.prefixlen == 0 for network in networks):
+            raise ValueError("must not be everybody: then each client could name any address as its own")
+        return tuple(map(str, networks))
 
     @field_validator("token")
     @classmethod

@@ -131,6 +131,7 @@ async def _serve(
     from corbits_memory.server.app import host_app
     from corbits_memory.server.identity import TokenIdentity
     from corbits_memory.server.listen import HostServer, server_config
+    from corbits_memory.server.rates import TokenBuckets
 
     config = memory_config(place, environ)
     await migrate(config.memory)
@@ -150,7 +151,18 @@ async def _serve(
             options=options,
             warnings=tuple(await _warnings(settings, database, tokens, preset, first)),
         )
-        app = host_app(plane.memory, identity=TokenIdentity(tokens), database=database)
+        per_minute = settings.requests_per_minute
+        identity = TokenIdentity(
+            tokens,
+            failures=TokenBuckets(settings.failures_per_minute),
+            requests=None if per_minute is None else TokenBuckets(per_minute),
+        )
+        app = host_app(
+            plane.memory,
+            identity=identity,
+            database=database,
+            trusted_proxies=settings.trusted_proxies,
+        )
         server = HostServer(
             server_config(app, max_connections=settings.max_connections),
             on_start=lambda: _announce(started, as_json=as_json),

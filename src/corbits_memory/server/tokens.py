@@ -7,6 +7,7 @@ be shown again. Nothing is cached, so a revocation counts from the next request 
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ FIRST_PRINCIPAL = "owner"
 
 TOKEN_PREFIX = "cmt_"  # noqa: S105 - how tokens begin, so that scanners for secrets can find them
 SHOWN_CHARS = 10
+_GENERATED = re.compile(TOKEN_PREFIX + r"[A-Za-z0-9_-]{43}")
 USED_EVERY = timedelta(minutes=1)
 """How exact ``last_used_at`` is: not a write a request."""
 
@@ -69,6 +71,11 @@ def utc_now() -> datetime:
 
 def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", errors="surrogateescape")).digest()
+
+
+def is_generated(secret: str) -> bool:
+    """Whether this looks like a token of :meth:`Tokens.create`, which can't be guessed; a preset one may be."""
+    return _GENERATED.fullmatch(secret) is not None
 
 
 def parse_capabilities(names: Collection[str]) -> frozenset[Capability]:
