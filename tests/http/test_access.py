@@ -15,7 +15,8 @@ from corbits_memory.access.memory_store import InMemoryGrantStore
 from corbits_memory.core.enums import Capability, Effect
 from corbits_memory.errors import ConfigError
 from corbits_memory.http import memory_app
-from corbits_memory.http.operations import OPERATIONS, Operation
+from corbits_memory.http.calls import Operation
+from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller, GrantRule
 from corbits_memory.testing import FakeDocumentStore

@@ -26,7 +26,8 @@ def time_window(value: Any, context: ConditionContext) -> bool:
         raise ValueError("a time window needs a timezone")
     try:
         moment = context.now.astimezone(ZoneInfo(name)).time()
-    except ZoneInfoNotFoundError as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        # Not found, a path, or a folder of the zones' own.
         raise ValueError("a time window's timezone is not known here") from error
     if after < before:
         return after <= moment < before

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from corbits_memory.access.authorize import Authorizer
+from corbits_memory.access.authorize import Authorizer, MatchedGrant
 from corbits_memory.access.patterns import has_wildcard
 from corbits_memory.core.enums import Effect
 from corbits_memory.ports import GrantRule, KnownTags, Visibility
@@ -38,7 +38,7 @@ class GrantedAccess:
         vetoed: set[str] = set()
         for tag, rule in (await self.authorizer.deciding(named.union(known), SEARCH)).items():
             (allowed if rule is not None and rule.effect is Effect.ALLOW else refused).add(tag)
-            if _vetoes(rule):
+            if vetoes(rule):
                 vetoed.add(tag)
         return Visibility(
             principal_id=self.principal_id,
@@ -52,10 +52,10 @@ class GrantedAccess:
         """Whether some tag allows the action and none vetoes it."""
         rules = (await self.authorizer.deciding(tags, action)).values()
         reached = any(rule is not None and rule.effect is Effect.ALLOW for rule in rules)
-        return reached and not any(map(_vetoes, rules))
+        return reached and not any(map(vetoes, rules))
 
 
-def _vetoes(rule: GrantRule | None) -> bool:
+def vetoes(rule: GrantRule | MatchedGrant | None) -> bool:
     """A deny that names the very tag hides the document, whatever its other tags allow."""
     return rule is not None and rule.effect is Effect.DENY and not has_wildcard(rule.resource)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from corbits_memory.cli import add, db, doctor, embed, search, serve, token
+from corbits_memory.cli import add, db, doctor, embed, grant, role, search, serve, tenant, token
 from corbits_memory.cli.imports import command as imports
 
 app = typer.Typer(
@@ -43,5 +43,8 @@ app.command("search")(search.search)
 app.command("list")(search.list_documents)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
+app.add_typer(grant.app, name="grant")
+app.add_typer(role.app, name="role")
+app.add_typer(tenant.app, name="tenant")
 app.add_typer(db.app, name="db")
 app.add_typer(embed.app, name="embed")

@@ -1,9 +1,8 @@
 """``corbits-memory token``: who may talk to the server."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +11,12 @@ import typer
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir
 from corbits_memory.cli.output import note, print_json, print_table
 from corbits_memory.cli.run import run_async
+from corbits_memory.cli.spans import ends_at
 
 if TYPE_CHECKING:
     from corbits_memory.server.tokens import Token, Tokens
 
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the server's tokens.")
-
-_SPAN = re.compile(r"(\d{1,6})([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @app.command("create")
@@ -39,7 +36,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a token. It is shown once."""
-    ends = _ends(expires) if expires is not None else None
+    ends = ends_at(expires) if expires is not None else None
     made = run_async(
         _create(
             data_dir,
@@ -163,15 +160,3 @@ def _row(token: dict[str, Any]) -> tuple[str, ...]:
         used,
         token["label"] or "",
     )
-
-
-def _ends(given: str) -> datetime:
-    """``30d`` from now, or an ISO date or time (UTC where no zone is given)."""
-    span = _SPAN.fullmatch(given.strip().lower())
-    if span is not None:
-        return datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
-    try:
-        moment = datetime.fromisoformat(given.strip())
-    except ValueError:
-        raise typer.BadParameter("--expires must be like 30d or 12h, or a date like 2027-01-31") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,6 +1,5 @@
 """What each route does once the guard has let it pass. Routes and OpenAPI are both made from this table."""
 
-import re
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -10,12 +9,13 @@ from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
 from corbits_memory.errors import ForbiddenError, InvalidInputError
 from corbits_memory.http.calls import Call, Operation
+from corbits_memory.http.documents import DOCUMENT_OPERATIONS
 from corbits_memory.http.feed import FEED_OPERATIONS
+from corbits_memory.http.parameters import number
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
 _LIST_LIMIT = f"must be an integer from 1 to {limits.LIST_LIMIT_MAX}"
-_DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 async def add(call: Call) -> responses.Response:
@@ -91,26 +91,10 @@ def _item(item: object) -> object:
 
 
 def _list_limit(request: Request) -> int:
-    """From the query: decimal digits, once; absent or empty means the default."""
     problems = Problems()
-    given = request.query_params.getlist("limit")
-    value: object = given[0] if given else ""
-    if len(given) > 1:
-        problems.add("limit", "must be given once")
-    if value == "":
-        value = None
-    elif isinstance(value, str) and _DIGITS.fullmatch(value):
-        value = int(value)
-    limit = problems.integer(
-        "limit",
-        value,
-        low=1,
-        high=limits.LIST_LIMIT_MAX,
-        default=limits.LIST_LIMIT_DEFAULT,
-        rule=_LIST_LIMIT,
-    )
+    limit = number(request, problems, "limit", low=1, high=limits.LIST_LIMIT_MAX, rule=_LIST_LIMIT)
     problems.raise_if_any()
-    return limit
+    return limits.LIST_LIMIT_DEFAULT if limit is None else limit
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -200,5 +184,6 @@ OPERATIONS: tuple[Operation, ...] = (
         request=requests.UnshareRequest,
         response=responses.ShareResponse,
     ),
+    *DOCUMENT_OPERATIONS,
     *FEED_OPERATIONS,
 )

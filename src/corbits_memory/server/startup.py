@@ -15,6 +15,7 @@ import stamina
 from stamina.instrumentation import LoggingOnRetryHook
 
 from corbits_memory import create_memory, load_memory_config, run_memory_migrations
+from corbits_memory.access.postgres import PostgresGrantStore
 from corbits_memory.config import LOCAL_BASE_URL, EngineConfig, MemoryConfig
 from corbits_memory.engine.migrate import Migration, read_migrations
 from corbits_memory.engine.pool import Connection, Database
@@ -29,6 +30,7 @@ from corbits_memory.server.tokens import NewToken, Tokens
 
 HOST_SCHEMA = "memory_host"
 HOST_CONNECTIONS = 4
+GRANT_CONNECTIONS = 4
 PRESET_CHARS_SAFE = 24
 
 _ANYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
@@ -72,7 +74,7 @@ async def migrate(config: EngineConfig) -> list[str]:
 
 @asynccontextmanager
 async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator[Plane]:
-    """A memory over the configured database, open while in the block."""
+    """A memory over the configured database, with the grants that it keeps, open while in the block."""
     # Imported here: only an opened memory needs its models.
     from corbits_memory.models.factory import build_embedder, build_reranker
 
@@ -82,23 +84,34 @@ async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator
     store = PostgresDocumentStore(
         engine, embedder=build_embedder(engine.embed), reranker=build_reranker(engine.rerank)
     )
-    memory = create_memory(replace(config, memory=engine), document_store=store)
-    async with memory:
+    # Of their own, so that a request never waits for its grants behind those that are searching.
+    grants = Database(engine.database_url, pool_max=GRANT_CONNECTIONS)
+    memory = create_memory(
+        replace(config, memory=engine), document_store=store, grant_store=PostgresGrantStore(grants)
+    )
+    # The memory first: it checks that the tables are there.
+    async with memory, opened(grants):
         yield Plane(memory=memory, store=store, config=engine)
+
+
+@asynccontextmanager
+async def opened(database: Database) -> AsyncIterator[Database]:
+    """Connections that are open while in the block."""
+    try:
+        await database.open()
+        yield database
+    finally:
+        await database.close()
 
 
 @asynccontextmanager
 async def open_host_database(url: str) -> AsyncIterator[Database]:
     """The host's own few connections. Raises ``MigrationError`` when its tables are not there."""
-    database = Database(url, pool_max=HOST_CONNECTIONS)
-    await database.open()
-    try:
+    async with opened(Database(url, pool_max=HOST_CONNECTIONS)) as database:
         async with database.autocommit() as conn:
             if not await has_host_tables(conn):
                 raise MigrationError("The host's tables are missing. Run: corbits-memory db migrate")
         yield database
-    finally:
-        await database.close()
 
 
 async def has_host_tables(conn: Connection) -> bool:

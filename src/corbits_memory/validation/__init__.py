@@ -4,7 +4,7 @@ from corbits_memory.validation.documents import LANGUAGE, check_batch, check_fil
 from corbits_memory.validation.feeds import feed_query
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
 from corbits_memory.validation.problems import Problems
-from corbits_memory.validation.queries import (
+from corbits_memory.validation.queries import CURSOR_MAX, (
     check_caller,
     check_identifier,
     check_list,
@@ -13,6 +13,7 @@ from corbits_memory.validation.queries import (
 )
 
 __all__ = [
+    "CURSOR_MAX",
     "LANGUAGE",
     "AddInput",
     "Content",

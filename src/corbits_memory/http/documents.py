@@ -1,0 +1,104 @@
+"""The routes that read by id."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from corbits_memory.core import limits
+from corbits_memory.core.enums import Capability
+from corbits_memory.http.calls import Call, Operation
+from corbits_memory.http.parameters import number
+from corbits_memory.validation import CURSOR_MAX, Problems
+from corbits_memory.wire import documents, responses
+
+
+async def document(call: Call) -> responses.Response:
+    found = await call.memory.document(**_who(call), document_id=call.request.path_params["document_id"])
+    return documents.document_response(found)
+
+
+async def history(call: Call) -> responses.Response:
+    limit, before = _page(call, "before", limits.HISTORY_LIMIT_MAX)
+    page = await call.memory.history(
+        **_who(call), document_id=call.request.path_params["document_id"], limit=limit, before=before
+    )
+    return documents.history_response(page)
+
+
+async def version(call: Call) -> responses.Response:
+    limit, after = _page(call, "after", limits.CHUNK_PAGE_MAX)
+    found = await call.memory.version(
+        **_who(call), version_id=call.request.path_params["version_id"], limit=limit, after=after
+    )
+    return documents.version_response(found)
+
+
+def _who(call: Call) -> dict[str, str]:
+    return {"tenant_id": call.caller.tenant_id, "principal_id": call.caller.principal_id}
+
+
+def _page(call: Call, cursor: str, most: int) -> tuple[int | None, int | None]:
+    problems = Problems()
+    limit = number(call.request, problems, "limit", low=1, high=most)
+    place = number(call.request, problems, cursor, low=0, high=CURSOR_MAX)
+    problems.raise_if_any()
+    return limit, place
+
+
+def _paging(cursor: str, what: str, *, default: int, high: int) -> tuple[Mapping[str, Any], ...]:
+    return (
+        {
+            "name": "limit",
+            "in": "query",
+            "description": f"Default {default}.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": high},
+        },
+        {
+            "name": cursor,
+            "in": "query",
+            "description": what,
+            "schema": {"type": "integer", "minimum": 0, "maximum": CURSOR_MAX},
+        },
+    )
+
+
+DOCUMENT_OPERATIONS = (
+    Operation(
+        id="memory_document",
+        method="GET",
+        path="/documents/{document_id}",
+        capability=Capability.SEARCH,
+        summary="A document and its current version",
+        handle=document,
+        response=documents.DocumentResponse,
+    ),
+    Operation(
+        id="memory_history",
+        method="GET",
+        path="/documents/{document_id}/history",
+        capability=Capability.SEARCH,
+        summary="The versions of a document, and what each changed",
+        handle=history,
+        response=documents.HistoryResponse,
+        query=_paging(
+            "before",
+            "Only versions with a lower number: `nextBefore` of the page before.",
+            default=limits.HISTORY_LIMIT_DEFAULT,
+            high=limits.HISTORY_LIMIT_MAX,
+        ),
+    ),
+    Operation(
+        id="memory_version",
+        method="GET",
+        path="/versions/{version_id}",
+        capability=Capability.SEARCH,
+        summary="A version and its text",
+        handle=version,
+        response=documents.VersionResponse,
+        query=_paging(
+            "after",
+            "Only chunks with a higher ordinal: `nextAfter` of the page before.",
+            default=limits.CHUNK_PAGE_DEFAULT,
+            high=limits.CHUNK_PAGE_MAX,
+        ),
+    ),
+)
