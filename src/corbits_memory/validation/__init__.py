@@ -4,7 +4,8 @@ from corbits_memory.validation.documents import LANGUAGE, check_batch, check_fil
 from corbits_memory.validation.feeds import feed_query
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
 from corbits_memory.validation.problems import Problems
-from corbits_memory.validation.queries import CURSOR_MAX, (
+from corbits_memory.validation.queries import (
+    CURSOR_MAX,
     check_caller,
     check_identifier,
     check_list,
