@@ -76,7 +76,12 @@ def test_mounting_imports_no_fastapi_and_no_database_driver() -> None:
 VALID, BROKEN = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 # A batch answers 200 with an error in the place of a broken item.
 KNOWN = {"tenant_id": "acme", "document_id": "fake_doc_1", "version_id": "fake_ver_1"}
-BY_ITEM = {"memory_add_batch": ["negative_data_rejection"]}
+# The fake store has no feed, which is 501.
+BY_ITEM = {
+    "memory_add_batch": ["negative_data_rejection"],
+    "memory_feed": ["not_a_server_error", "positive_data_acceptance"],
+    "memory_feed_stream": ["not_a_server_error", "positive_data_acceptance"],
+}
 
 
 @pytest.mark.parametrize(

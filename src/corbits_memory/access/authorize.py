@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from corbits_memory.access.collect import collect
 from corbits_memory.access.patterns import has_wildcard, match_pattern, matcher, specificity
@@ -49,8 +50,8 @@ class AuthzResult:
 class Authorizer:
     """One principal's grants at one moment, compiled: ten thousand of them are judged in microseconds.
 
-    A condition that can't be evaluated (unknown to the registry, raising) fails closed: an allow or ask
-    then does not match, a deny does. Decisions are kept for the authorizer's life, which is one request.
+    A condition that can't be evaluated (unknown to the registry, raising, answering no boolean) fails closed: an
+    allow or ask then does not match, a deny does. Decisions are kept for the authorizer's life, which is one request.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Authorizer:
         self._rules = [rule for rule in rules if rule.expires_at is None or rule.expires_at >= now]
         self._compiled: dict[str, _Compiled] = {}
         self._decided: dict[tuple[str, str], AuthzResult] = {}
+        self._complained: set[str] = set()
 
     async def decide(self, resource: str, action: str) -> AuthzResult:
         """What the grants say about ``action`` on ``resource``, and by which grant."""
@@ -124,23 +126,42 @@ class Authorizer:
             tenant_id=self._tenant_id,
             consumer=self._consumer,
         )
-        closed = rule.effect is Effect.DENY
+        unknown = False
         for name, value in (rule.conditions or {}).items():
-            evaluator = self._conditions.get(name)
-            if evaluator is None:
-                logger.warning("grant %s names a condition that no evaluator is registered for", rule.id)
-                return closed
-            try:
-                met = evaluator(value, context)
-                if inspect.isawaitable(met):
-                    met = await met
-            except Exception:
-                # Whatever a host's evaluator raises, one bad grant must not fail every request.
-                logger.exception("a condition of grant %s could not be evaluated", rule.id)
-                return closed
-            if not met:
+            met = await self._evaluate(name, value, context)
+            if met is False:
+                # Known not to hold: it decides in any order, which a store of JSON does not keep.
                 return False
-        return True
+            unknown = unknown or met is None
+        return rule.effect is Effect.DENY if unknown else True
+
+    async def _evaluate(self, name: str, value: Any, context: ConditionContext) -> bool | None:
+        """None: it can't be told."""
+        evaluator = self._conditions.get(name)
+        if evaluator is None:
+            self._complain(name, "is registered with no evaluator")
+            return None
+        try:
+            met: Any = evaluator(value, context)
+            if inspect.isawaitable(met):
+                met = await met
+        except Exception as error:  # noqa: BLE001 - whatever it raises, one bad grant must not fail every request
+            self._complain(name, f"raised {type(error).__name__}")
+            return None
+        if not isinstance(met, bool):
+            self._complain(name, "answered neither True nor False")
+            return None
+        return met
+
+    def _complain(self, name: str, problem: str) -> None:
+        # Once a key, and without values or the error's text, which may hold one.
+        if name not in self._complained:
+            self._complained.add(name)
+            logger.warning(
+                "the condition %r %s; grants with it fail closed: allows do not match, denies do",
+                name[:80],
+                problem,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +195,29 @@ class _Compiled:
         self.rules = rules
         self.conditional = any(rule.conditions for rule in rules)
         self._exact: dict[str, list[_Ranked]] = {}
-        self._wide: list[tuple[Callable[[str], bool], _Ranked]] = []
+        # By what stands before the first wildcard, so that a target meets only rules that begin as it does.
+        self._wide: dict[str, list[tuple[Callable[[str], bool], _Ranked]]] = {}
         for rule in rules:
             ranked = _Ranked(rule, specificity(rule.resource) + specificity(rule.action))
             if has_wildcard(rule.resource):
-                self._wide.append((matcher(rule.resource), ranked))
+                start = rule.resource.partition("*")[0]
+                self._wide.setdefault(start, []).append((matcher(rule.resource), ranked))
             else:
                 self._exact.setdefault(rule.resource, []).append(ranked)
+        self._starts = sorted({len(start) for start in self._wide})
 
     def matching(self, resource: str) -> list[_Ranked]:
         named = self._exact.get(resource, [])
         if not self._wide:
             return named
-        return [*named, *(ranked for accepts, ranked in self._wide if accepts(resource))]
+        found = list(named)
+        for length in self._starts:
+            if length > len(resource):
+                break
+            found.extend(
+                ranked for accepts, ranked in self._wide.get(resource[:length], ()) if accepts(resource)
+            )
+        return found
 
 
 async def authorize(

@@ -2,7 +2,7 @@
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,8 @@ from corbits_memory.errors import GrantStoreError
 from corbits_memory.ports import GrantRule, GrantStore, VersionedGrantStore
 
 CACHED_PRINCIPALS = 10_000
+CACHED_RULES = 200_000
+"""Rules that a cache keeps in all, so that principals with many grants don't fill the memory."""
 
 
 async def collect(
@@ -47,22 +49,25 @@ class _Kept:
 class GrantCache:
     """A principal's rules, kept while the store's version stands and none of them has expired.
 
-    Rules are kept, decisions never. A store that tells no version is asked anew each time.
+    Rules are kept, decisions never. A store that tells no version is asked anew each time. Whose rules were
+    used longest ago goes first: beyond ``size`` principals, or ``rules`` rules in all.
     """
 
-    def __init__(self, store: GrantStore, *, size: int = CACHED_PRINCIPALS) -> None:
+    def __init__(
+        self, store: GrantStore, *, size: int = CACHED_PRINCIPALS, max_rules: int = CACHED_RULES
+    ) -> None:
         self._store = store
         self._size = size
+        self._max_rules = max_rules
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._total = 0
 
     async def rules(self, tenant_id: str, principal_id: str, *, now: datetime) -> tuple[GrantRule, ...]:
         """As :func:`collect`."""
         if not isinstance(self._store, VersionedGrantStore):
             return await collect(self._store, principal_id, tenant_id, now=now)
         # Before the rules: a change in between is seen again next time, never missed.
-        version: Any = self._store.grants_version(tenant_id)
-        if inspect.isawaitable(version):
-            version = await version
+        version = await _version(self._store, tenant_id)
         key = (tenant_id, principal_id)
         kept = self._kept.get(key)
         if kept is not None and kept.version == version and (kept.until is None or now < kept.until):
@@ -70,32 +75,61 @@ class GrantCache:
             return kept.rules
         rules = await collect(self._store, principal_id, tenant_id, now=now)
         until = min((rule.expires_at for rule in rules if rule.expires_at is not None), default=None)
-        self._kept[key] = _Kept(version, until, rules)
-        self._kept.move_to_end(key)
-        if len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+        self._keep(key, _Kept(version, until, rules))
         return rules
+
+    def _keep(self, key: tuple[str, str], kept: _Kept) -> None:
+        self._forget(key)
+        self._kept[key] = kept
+        self._total += len(kept.rules)
+        while self._kept and (len(self._kept) > self._size or self._total > self._max_rules):
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        kept = self._kept.pop(key, None)
+        self._total -= len(kept.rules) if kept is not None else 0
+
+
+async def _version(store: VersionedGrantStore, tenant_id: str) -> str | int:
+    version: Any = store.grants_version(tenant_id)
+    if inspect.isawaitable(version):
+        version = await version
+    if isinstance(version, bool) or not isinstance(version, str | int):
+        raise GrantStoreError("the grant store's grants_version must return a number or text")
+    return version
 
 
 def _checked(rule: object) -> GrantRule:
     """A rule as it must be to be judged; a garbage rule is an error, never a garbage decision."""
     if not isinstance(rule, GrantRule):
         raise GrantStoreError("the grant store returned something that is not a GrantRule")
-    # A host's types are not checked for it.
-    texts: tuple[object, ...] = (rule.id, rule.resource, rule.action)
-    words: tuple[object, object] = (rule.effect, rule.origin)
-    moment: object = rule.expires_at
-    conditions: object = rule.conditions
-    sound = (
-        all(isinstance(text, str) for text in texts)
-        and isinstance(words[0], Effect)
-        and isinstance(words[1], GrantOrigin)
-        and (conditions is None or isinstance(conditions, Mapping))
-        and (moment is None or (isinstance(moment, datetime) and moment.tzinfo is not None))
-    )
-    if not sound:
+    problems = list(_problems(rule))
+    if problems:
+        listed = "; ".join(f"{field} {problem}" for field, problem in problems)
         raise GrantStoreError(
-            "the grant store returned a malformed rule: id, resource and action must be text, effect and "
-            "origin of their enums, conditions a mapping, expires_at an aware datetime"
+            f"the grant store returned a malformed GrantRule: {listed}",
+            details=[{"field": field, "problem": problem} for field, problem in problems],
         )
     return rule
+
+
+def _problems(rule: GrantRule) -> Iterator[tuple[str, str]]:
+    # A host's types are not checked for it, so each value may be anything.
+    for field in ("id", "resource", "action"):
+        if not isinstance(getattr(rule, field), str):
+            yield field, "must be text"
+    for field in ("role_id", "principal_id", "tenant_id"):
+        if not isinstance(getattr(rule, field), str | None):
+            yield field, "must be text or None"
+    for field, enum in (("effect", Effect), ("origin", GrantOrigin)):
+        if not isinstance(getattr(rule, field), enum):
+            yield field, f"must be of {enum.__name__}"
+    conditions: object = rule.conditions
+    if conditions is not None and not (
+        isinstance(conditions, Mapping) and all(isinstance(name, str) for name in conditions)
+    ):
+        yield "conditions", "must be a mapping by text, or None"
+    moment: object = rule.expires_at
+    # utcoffset, not tzinfo: a zone may know no offset, and comparing would then raise.
+    if moment is not None and not (isinstance(moment, datetime) and moment.utcoffset() is not None):
+        yield "expires_at", "must be an aware datetime, or None"

@@ -35,8 +35,11 @@ def time_window(value: Any, context: ConditionContext) -> bool:
 
 
 def tool(value: Any, context: ConditionContext) -> bool:
-    """The name of the one tool that may ask."""
-    return isinstance(value, str) and value != "" and value == context.consumer
+    """The name of the one tool that may ask. Raises ``ValueError`` for what can't be a name."""
+    if not isinstance(value, str) or not value:
+        # Raised, not False: a malformed deny must not vanish.
+        raise ValueError("a tool is a name")
+    return value == context.consumer
 
 
 def _clock(value: object) -> time:

@@ -7,7 +7,14 @@ from itertools import count
 
 from corbits_memory.access.patterns import match_pattern
 from corbits_memory.access.tags import resolve_access_tags
-from corbits_memory.core.enums import AddStatus, CreatedByKind, EvidenceLevel
+from corbits_memory.core.enums import (
+    AddStatus,
+    CreatedByKind,
+    EvidenceLevel,
+    LineageClass,
+    Provenance,
+    TemporalClass,
+)
 from corbits_memory.core.limits import SNIPPET_CHARS
 from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, MemoryError, NotFoundError
 from corbits_memory.ports import (
@@ -15,7 +22,10 @@ from corbits_memory.ports import (
     AddResult,
     Attribution,
     Citation,
+    DocumentDetail,
     DocumentTags,
+    HistoryEntry,
+    HistoryPage,
     NewDocument,
     OpenTarget,
     SearchItem,
@@ -23,6 +33,9 @@ from corbits_memory.ports import (
     SearchResult,
     StoreCapabilities,
     TimelineEvent,
+    VersionDetail,
+    VersionFacts,
+    VersionText,
     Visibility,
 )
 
@@ -146,6 +159,87 @@ class FakeDocumentStore:
         document.shared_tags = [t for t in (*document.shared_tags, *added) if t not in remove]
         return DocumentTags(version_id=document.version_id, tags=document.tags)
 
+    async def document(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> DocumentDetail:
+        found = await self._one(tenant_id, principal_id, access, document_id=document_id)
+        return DocumentDetail(
+            document_id=found.document_id,
+            adapter=ADAPTER,
+            external_ref=found.content.external_ref or found.document_id,
+            owner=found.owner,
+            access_tags=found.tags if found.owner == principal_id else (),
+            created_at=found.at,
+            last_seen_at=found.at,
+            current=_facts(found),
+        )
+
+    async def history(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        limit: int,
+        before: int | None = None,
+        access: Access | None = None,
+    ) -> HistoryPage:
+        """The newest version alone: no other is kept."""
+        found = await self._one(tenant_id, principal_id, access, document_id=document_id)
+        entry = HistoryEntry(
+            facts=_facts(found), superseded_at=None, deprecated_at=None, deprecated_reason=None, changed=()
+        )
+        shown = before is None or found.version < before
+        return HistoryPage(document_id=document_id, entries=(entry,) if shown else (), next_before=None)
+
+    async def version(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        limit: int,
+        after: int | None = None,
+        access: Access | None = None,
+    ) -> VersionDetail:
+        found = await self._one(tenant_id, principal_id, access, version_id=version_id)
+        parts = [
+            VersionText(chunk_id=f"{version_id}_{ordinal}", ordinal=ordinal, text=part.text, role=part.role)
+            for ordinal, part in enumerate(found.content.parts)
+            if after is None or ordinal > after
+        ]
+        page = tuple(parts[:limit])
+        return VersionDetail(
+            document_id=found.document_id,
+            adapter=ADAPTER,
+            external_ref=found.content.external_ref or found.document_id,
+            owner=found.owner,
+            facts=_facts(found),
+            superseded_at=None,
+            deprecated_at=None,
+            deprecated_reason=None,
+            supersedes_version_id=None,
+            text=page,
+            next_after=page[-1].ordinal if len(parts) > limit else None,
+            derived_from=found.content.derived_from,
+            supports=found.content.supports,
+            contradicts=found.content.contradicts,
+        )
+
+    async def _one(
+        self,
+        tenant_id: str,
+        principal_id: str,
+        access: Access | None,
+        *,
+        document_id: str | None = None,
+        version_id: str | None = None,
+    ) -> StoredDocument:
+        for found in await self._visible(tenant_id, principal_id, access):
+            if document_id == found.document_id or version_id == found.version_id:
+                return found
+        raise NotFoundError("document not found" if document_id else "version not found")
+
     async def _visible(
         self, tenant_id: str, principal_id: str, access: Access | None
     ) -> Sequence[StoredDocument]:
@@ -209,6 +303,33 @@ def _result(document: StoredDocument, status: AddStatus) -> AddResult:
         version=document.version,
         status=status,
         chunks=len(document.content.parts),
+    )
+
+
+def _facts(document: StoredDocument) -> VersionFacts:
+    content = document.content
+    generated = content.generator_agent_id is not None
+    return VersionFacts(
+        version_id=document.version_id,
+        version=document.version,
+        status="active",
+        title=content.title,
+        kind=content.kind,
+        attributes=content.attributes,
+        thread=content.thread,
+        author=content.author,
+        language=content.language or "simple",
+        occurred_at=document.at,
+        ingested_at=document.at,
+        valid_from=content.valid_from,
+        valid_until=content.valid_until,
+        created_by_principal_id=document.owner,
+        created_by_kind=CreatedByKind.AGENT if generated else CreatedByKind.HUMAN,
+        generator_agent_id=content.generator_agent_id,
+        provenance=content.provenance or Provenance.UNKNOWN,
+        source_class=content.lineage_class or LineageClass.NATIVE,
+        temporal_class=content.temporal_class or TemporalClass.EVENT,
+        retention_class=content.retention_class,
     )
 
 

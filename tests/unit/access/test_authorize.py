@@ -1,5 +1,6 @@
 """Which grant decides, and what a condition that can't be evaluated does."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import permutations
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from corbits_memory.access import authorize as module
 from corbits_memory.access.authorize import Authorizer, authorize
 from corbits_memory.access.memory_store import InMemoryGrantStore
-from corbits_memory.access.patterns import match_pattern
+from corbits_memory.access.patterns import matcher
 from corbits_memory.ports import ConditionContext, ConditionRegistry, GrantRule
 from tests.unit.access.support import NOW, P, T, allow, ask, authorizer, deny, effect_of
 
@@ -134,9 +135,31 @@ async def test_without_a_registry_every_condition_fails_closed() -> None:
     assert await effect_of(deny(ENG, conditions={"met": 1})) == "deny"
 
 
-async def test_a_condition_that_is_not_met_ends_the_look_at_the_others() -> None:
+async def test_a_condition_that_is_not_met_decides_in_any_order() -> None:
     assert await decided(deny(ENG, conditions={"unmet": 1, "failing": 1})) is None
-    assert await decided(deny(ENG, conditions={"failing": 1, "unmet": 1})) == "deny"
+    assert await decided(deny(ENG, conditions={"failing": 1, "unmet": 1})) is None
+
+
+@pytest.mark.parametrize("answer", ["no", 0, 1, None, "", []])
+async def test_an_answer_that_is_no_boolean_fails_closed(answer: Any) -> None:
+    conditions = {"odd": lambda value, context: answer}
+    allowed = authorizer(allow(ENG, conditions={"odd": 1}), conditions=conditions)
+    assert (await allowed.decide(ENG, "search")).effect is None
+    denied = authorizer(allow(ENG), deny(ENG, conditions={"odd": 1}), conditions=conditions)
+    assert (await denied.decide(ENG, "search")).effect == "deny"
+
+
+async def test_what_a_condition_raises_is_told_once_and_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(value: Any, context: ConditionContext) -> bool:
+        raise ValueError("a secret value")
+
+    judge = authorizer(allow("memory*", conditions={"bad": "secret"}), conditions={"bad": fail})
+    for number in range(5):
+        await judge.decide(f"memory.space:{number}", "search")
+    assert len(caplog.records) == 1
+    assert "secret" not in caplog.text
 
 
 async def test_one_bad_grant_spoils_no_other() -> None:
@@ -165,27 +188,27 @@ async def test_a_condition_knows_what_is_asked() -> None:
 # --- many grants ---
 
 
-async def test_ten_thousand_exact_grants_are_looked_up_and_not_scanned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls: list[tuple[str, str]] = []
+async def test_ten_thousand_grants_are_looked_up_and_not_scanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
 
-    def counted(pattern: str, target: str) -> bool:
-        calls.append((pattern, target))
-        return match_pattern(pattern, target)
+    def counted(pattern: str) -> Callable[[str], bool]:
+        accepts = matcher(pattern)
 
-    monkeypatch.setattr(module, "match_pattern", counted)
-    rules = [allow(f"memory.doc:{number}") for number in range(10_000)]
-    judge = Authorizer(
-        [*rules, allow("memory.space:*"), deny("memory.doc:77")],
-        principal_id=P,
-        tenant_id=T,
-        now=NOW,
-    )
+        def look(target: str) -> bool:
+            asked.append(pattern)
+            return accepts(target)
+
+        return look
+
+    monkeypatch.setattr(module, "matcher", counted)
+    exact = [allow(f"memory.doc:{number}") for number in range(10_000)]
+    wide = [allow(f"memory.space:{number}*") for number in range(10_000)]
+    judge = Authorizer([*exact, *wide, deny("memory.doc:77")], principal_id=P, tenant_id=T, now=NOW)
     assert (await judge.decide("memory.doc:77", "search")).effect == "deny"
     assert (await judge.decide("memory.doc:78", "search")).effect == "allow"
-    # The one with a wildcard each time, and the action of those that name the document.
-    assert len(calls) == 5
+    assert asked == []
+    assert (await judge.decide("memory.space:12", "search")).effect == "allow"
+    assert set(asked) == {"memory.space:1*", "memory.space:12*"}
 
 
 async def test_a_decision_is_made_once_a_request() -> None:

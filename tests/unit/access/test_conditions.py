@@ -84,12 +84,16 @@ def test_a_window_that_makes_no_sense_raises(value: Any) -> None:
         ("recall", "recall", True),
         ("recall", "Recall", False),
         ("recall", "", False),
-        ("", "", False),
-        (1, "1", False),
     ],
 )
 def test_a_tool_is_named_exactly(value: Any, consumer: str, met: bool) -> None:
     assert tool(value, replace(CONTEXT, consumer=consumer)) is met
+
+
+@pytest.mark.parametrize("value", ["", 1, None, ["recall"]])
+def test_what_is_no_tools_name_raises(value: Any) -> None:
+    with pytest.raises(ValueError, match="tool"):
+        tool(value, replace(CONTEXT, consumer="recall"))
 
 
 def test_the_registries_hold_what_their_grants_name() -> None:
