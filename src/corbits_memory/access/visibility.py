@@ -37,7 +37,7 @@ class GrantedAccess:
         return Visibility(
             principal_id=self.principal_id,
             allowed=frozenset() if everything else _tags(judged, allowed=True),
-            vetoed=frozenset(tag for tag, result in judged.items() if vetoes(result)),
+            vetoed=frozenset(tag for tag, result in judged.items() if _vetoes(result)),
             everything=everything,
             refused=_tags(judged, allowed=False) if everything else frozenset(),
         )
@@ -45,14 +45,14 @@ class GrantedAccess:
     async def reaches(self, action: str, tags: Collection[str]) -> bool:
         """Whether some tag allows the action and none vetoes it."""
         results = [await self.authorizer.decide(tag, action) for tag in tags]
-        return any(result.allowed for result in results) and not any(map(vetoes, results))
+        return any(result.allowed for result in results) and not any(map(_vetoes, results))
 
 
 def _tags(judged: dict[str, AuthzResult], *, allowed: bool) -> frozenset[str]:
     return frozenset(tag for tag, result in judged.items() if result.allowed is allowed)
 
 
-def vetoes(result: AuthzResult) -> bool:
+def _vetoes(result: AuthzResult) -> bool:
     """A deny that names the very tag hides the document, whatever its other tags allow."""
     by = result.resolved_by
     return by is not None and by.effect is Effect.DENY and not has_wildcard(by.resource)
