@@ -6,13 +6,12 @@ allow beats a wildcard deny, and the order of grants never matters.
 
 import inspect
 import logging
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from corbits_memory.access.collect import collect
-from corbits_memory.access.patterns import has_wildcard, match_pattern, specificity
+from corbits_memory.access.patterns import has_wildcard, match_pattern, matcher, specificity
 from corbits_memory.core.enums import Effect, GrantOrigin
 from corbits_memory.ports import ConditionContext, ConditionRegistry, GrantRule, GrantStore
 
@@ -69,15 +68,8 @@ class Authorizer:
         self._now = now
         self._conditions = conditions or {}
         self._consumer = consumer
-        self._exact: defaultdict[str, list[GrantRule]] = defaultdict(list)
-        self._wide: list[GrantRule] = []
-        for rule in rules:
-            if rule.expires_at is not None and rule.expires_at < now:
-                continue
-            if has_wildcard(rule.resource):
-                self._wide.append(rule)
-            else:
-                self._exact[rule.resource].append(rule)
+        self._rules = [rule for rule in rules if rule.expires_at is None or rule.expires_at >= now]
+        self._compiled: dict[str, _Compiled] = {}
         self._decided: dict[tuple[str, str], AuthzResult] = {}
 
     async def decide(self, resource: str, action: str) -> AuthzResult:
@@ -85,34 +77,45 @@ class Authorizer:
         known = self._decided.get((resource, action))
         if known is not None:
             return known
-        matching = [
-            _matched(rule)
-            for rule in self._candidates(resource)
-            if match_pattern(rule.action, action) and await self._is_met(rule, resource, action)
+        ranked = [
+            grant
+            for grant in self._for(action).matching(resource)
+            if not grant.rule.conditions or await self._is_met(grant.rule, resource, action)
         ]
-        # The id makes the order of equals the same whatever the input's was.
-        matching.sort(key=lambda grant: (grant.specificity, _STRENGTH[grant.effect], grant.id))
+        ranked.sort(key=_rank)
+        matching = tuple(grant.told() for grant in ranked)
         last = matching[-1] if matching else None
-        result = AuthzResult(effect=last.effect if last else None, matching=tuple(matching), resolved_by=last)
+        result = AuthzResult(effect=last.effect if last else None, matching=matching, resolved_by=last)
         self._decided[resource, action] = result
         return result
 
-    def rules_for(self, action: str) -> Iterator[GrantRule]:
-        """The unexpired rules whose action matches, whatever their resource and conditions."""
-        for rules in (*self._exact.values(), self._wide):
-            for rule in rules:
-                if match_pattern(rule.action, action):
-                    yield rule
+    async def deciding(self, resources: Iterable[str], action: str) -> dict[str, GrantRule | None]:
+        """The rule that decides on each resource, without the reasons: for judging thousands of tags."""
+        compiled = self._for(action)
+        decided: dict[str, GrantRule | None] = {}
+        for resource in resources:
+            grants = compiled.matching(resource)
+            if compiled.conditional:
+                grants = [
+                    grant
+                    for grant in grants
+                    if not grant.rule.conditions or await self._is_met(grant.rule, resource, action)
+                ]
+            decided[resource] = max(grants, key=_rank).rule if grants else None
+        return decided
 
-    def _candidates(self, resource: str) -> Iterator[GrantRule]:
-        yield from self._exact.get(resource, ())
-        for rule in self._wide:
-            if match_pattern(rule.resource, resource):
-                yield rule
+    def rules_for(self, action: str) -> Sequence[GrantRule]:
+        """The unexpired rules whose action matches, whatever their resource and conditions."""
+        return self._for(action).rules
+
+    def _for(self, action: str) -> "_Compiled":
+        compiled = self._compiled.get(action)
+        if compiled is None:
+            compiled = _Compiled([rule for rule in self._rules if match_pattern(rule.action, action)])
+            self._compiled[action] = compiled
+        return compiled
 
     async def _is_met(self, rule: GrantRule, resource: str, action: str) -> bool:
-        if not rule.conditions:
-            return True
         context = ConditionContext(
             now=self._now,
             resource=resource,
@@ -122,7 +125,7 @@ class Authorizer:
             consumer=self._consumer,
         )
         closed = rule.effect is Effect.DENY
-        for name, value in rule.conditions.items():
+        for name, value in (rule.conditions or {}).items():
             evaluator = self._conditions.get(name)
             if evaluator is None:
                 logger.warning("grant %s names a condition that no evaluator is registered for", rule.id)
@@ -138,6 +141,52 @@ class Authorizer:
             if not met:
                 return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A rule and what it is worth."""
+
+    rule: GrantRule
+    specificity: int
+
+    def told(self) -> MatchedGrant:
+        rule = self.rule
+        return MatchedGrant(
+            id=rule.id,
+            resource=rule.resource,
+            action=rule.action,
+            effect=rule.effect,
+            origin=rule.origin,
+            specificity=self.specificity,
+        )
+
+
+def _rank(grant: _Ranked) -> tuple[int, int, str]:
+    # The id makes the order of equals the same whatever the input's was.
+    return grant.specificity, _STRENGTH[grant.rule.effect], grant.rule.id
+
+
+class _Compiled:
+    """The rules for one action: by resource where they name it, else by what their pattern accepts."""
+
+    def __init__(self, rules: Sequence[GrantRule]) -> None:
+        self.rules = rules
+        self.conditional = any(rule.conditions for rule in rules)
+        self._exact: dict[str, list[_Ranked]] = {}
+        self._wide: list[tuple[Callable[[str], bool], _Ranked]] = []
+        for rule in rules:
+            ranked = _Ranked(rule, specificity(rule.resource) + specificity(rule.action))
+            if has_wildcard(rule.resource):
+                self._wide.append((matcher(rule.resource), ranked))
+            else:
+                self._exact.setdefault(rule.resource, []).append(ranked)
+
+    def matching(self, resource: str) -> list[_Ranked]:
+        named = self._exact.get(resource, [])
+        if not self._wide:
+            return named
+        return [*named, *(ranked for accepts, ranked in self._wide if accepts(resource))]
 
 
 async def authorize(
@@ -158,14 +207,3 @@ async def authorize(
         rules, principal_id=principal_id, tenant_id=tenant_id, now=now, conditions=conditions
     )
     return await authorizer.decide(resource, action)
-
-
-def _matched(rule: GrantRule) -> MatchedGrant:
-    return MatchedGrant(
-        id=rule.id,
-        resource=rule.resource,
-        action=rule.action,
-        effect=rule.effect,
-        origin=rule.origin,
-        specificity=specificity(rule.resource) + specificity(rule.action),
-    )

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from corbits_memory.access.authorize import Authorizer, MatchedGrant
-from corbits_memory.access.patterns import has_wildcard
 from corbits_memory.access.sharing import SEARCH
+from corbits_memory.access.visibility import vetoes
 from corbits_memory.core.enums import Effect
 
 
@@ -115,6 +115,4 @@ def _reason(judged: Collection[TagExplanation], *, owned: bool) -> Reason:
 
 async def _judge(authorizer: Authorizer, tag: str) -> TagExplanation:
     result = await authorizer.decide(tag, SEARCH)
-    by = result.resolved_by
-    vetoes = by is not None and by.effect is Effect.DENY and not has_wildcard(by.resource)
-    return TagExplanation(tag=tag, decided_by=by, vetoes=vetoes)
+    return TagExplanation(tag=tag, decided_by=result.resolved_by, vetoes=vetoes(result.resolved_by))

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from corbits_memory.access.authorize import Authorizer, AuthzResult
+from corbits_memory.access.authorize import Authorizer, MatchedGrant
 from corbits_memory.access.patterns import has_wildcard
 from corbits_memory.core.enums import Effect
 from corbits_memory.ports import GrantRule, KnownTags, Visibility
@@ -27,35 +27,37 @@ class GrantedAccess:
         Grants without a wildcard name their tags themselves. For those with one, the tags in use are looked
         up; beside an unconditional grant on everything only those that something else may refuse.
         """
-        rules = list(self.authorizer.rules_for(SEARCH))
+        rules = self.authorizer.rules_for(SEARCH)
         named = {rule.resource for rule in rules if not has_wildcard(rule.resource)}
         wide = [rule for rule in rules if has_wildcard(rule.resource)]
         everything = any(_covers_all(rule) for rule in wide)
         asked = sorted({rule.resource for rule in wide if (rule.effect is not Effect.ALLOW) == everything})
         known = await known_tags(asked) if asked else ()
-        judged = {tag: await self.authorizer.decide(tag, SEARCH) for tag in named.union(known)}
+        allowed: set[str] = set()
+        refused: set[str] = set()
+        vetoed: set[str] = set()
+        for tag, rule in (await self.authorizer.deciding(named.union(known), SEARCH)).items():
+            (allowed if rule is not None and rule.effect is Effect.ALLOW else refused).add(tag)
+            if vetoes(rule):
+                vetoed.add(tag)
         return Visibility(
             principal_id=self.principal_id,
-            allowed=frozenset() if everything else _tags(judged, allowed=True),
-            vetoed=frozenset(tag for tag, result in judged.items() if _vetoes(result)),
+            allowed=frozenset() if everything else frozenset(allowed),
+            vetoed=frozenset(vetoed),
             everything=everything,
-            refused=_tags(judged, allowed=False) if everything else frozenset(),
+            refused=frozenset(refused) if everything else frozenset(),
         )
 
     async def reaches(self, action: str, tags: Collection[str]) -> bool:
         """Whether some tag allows the action and none vetoes it."""
-        results = [await self.authorizer.decide(tag, action) for tag in tags]
-        return any(result.allowed for result in results) and not any(map(_vetoes, results))
+        rules = (await self.authorizer.deciding(tags, action)).values()
+        reached = any(rule is not None and rule.effect is Effect.ALLOW for rule in rules)
+        return reached and not any(map(vetoes, rules))
 
 
-def _tags(judged: dict[str, AuthzResult], *, allowed: bool) -> frozenset[str]:
-    return frozenset(tag for tag, result in judged.items() if result.allowed is allowed)
-
-
-def _vetoes(result: AuthzResult) -> bool:
+def vetoes(rule: GrantRule | MatchedGrant | None) -> bool:
     """A deny that names the very tag hides the document, whatever its other tags allow."""
-    by = result.resolved_by
-    return by is not None and by.effect is Effect.DENY and not has_wildcard(by.resource)
+    return rule is not None and rule.effect is Effect.DENY and not has_wildcard(rule.resource)
 
 
 def _covers_all(rule: GrantRule) -> bool:
