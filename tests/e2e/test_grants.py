@@ -1,11 +1,14 @@
 """Commands about grants, roles and tenants on a database of their own: what they print, and how they end."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from corbits_memory.cli.run import run
+from corbits_memory.config import EngineConfig
+from corbits_memory.server.startup import migrate
 from tests.e2e.support import one_json
 from tests.support.postgres import NewDatabase
 
@@ -15,7 +18,9 @@ ENG = "memory.space:eng"
 
 @pytest.fixture(scope="module")
 def module_url(new_module_database: NewDatabase) -> str:
-    return new_module_database()
+    url = new_module_database()
+    asyncio.run(migrate(EngineConfig(database_url=url)))
+    return url
 
 
 @pytest.fixture
@@ -29,7 +34,6 @@ def corbits(module_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         told = capsys.readouterr()
         return code, told.out, told.err
 
-    assert call("db", "migrate")[0] == 0
     return call
 
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from corbits_memory.core.enums import Degraded
+from corbits_memory.access.conditions import STOCK_CONDITIONS
+from corbits_memory.access.explain import Reason
+from corbits_memory.access.rules import ACTIONS
+from corbits_memory.access.tags import RESERVED_PREFIXES
+from corbits_memory.cli import app as cli
+from corbits_memory.core.enums import Degraded, Effect, GrantOrigin
 from corbits_memory.http import memory_openapi
 
 ROOT = Path(__file__).parents[2]
+ACCESS = (ROOT / "docs" / "access.md").read_text(encoding="utf-8")
 HTTP = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
 NEVER_RAISED = {Degraded.MEMORY_UNAVAILABLE}
 
@@ -36,6 +42,19 @@ def test_every_field_is_documented(model: str) -> None:
 
 def test_every_flag_is_documented() -> None:
     assert [flag for flag in Degraded if flag not in NEVER_RAISED and f"`{flag}`" not in HTTP] == []
+
+
+def test_every_word_of_access_is_documented() -> None:
+    words = [*Effect, *GrantOrigin, *Reason, *ACTIONS, *STOCK_CONDITIONS]
+    assert [word for word in words if f"`{word}`" not in ACCESS] == []
+    assert [prefix for prefix in RESERVED_PREFIXES if prefix not in ACCESS] == []
+
+
+@pytest.mark.parametrize("group", ["grant", "role", "tenant"])
+def test_every_command_about_access_is_documented(group: str) -> None:
+    commands = getattr(cli, group).app.registered_commands
+    assert commands
+    assert [command.name for command in commands if f"{group} {command.name}" not in ACCESS] == []
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -56,3 +56,5 @@ def _always(value: Any, context: ConditionContext) -> bool:
 STOCK_CONDITIONS: ConditionRegistry = {"time_window": time_window, "tool": tool}
 MEMORY_SHARE_CONDITION_REGISTRY: ConditionRegistry = {SHARE_CONDITION: _always}
 """The condition of sharing's own grants says where they come from, and is always met. A host may override it."""
+BUILT_IN_CONDITIONS: ConditionRegistry = {**STOCK_CONDITIONS, **MEMORY_SHARE_CONDITION_REGISTRY}
+"""What a memory evaluates without a registry of its host's."""

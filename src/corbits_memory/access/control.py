@@ -8,7 +8,7 @@ from typing import Any
 
 from corbits_memory.access.authorize import Authorizer
 from corbits_memory.access.collect import GrantCache
-from corbits_memory.access.conditions import MEMORY_SHARE_CONDITION_REGISTRY, STOCK_CONDITIONS
+from corbits_memory.access.conditions import BUILT_IN_CONDITIONS
 from corbits_memory.access.sharing import ShareGrants, build_share_grants, share_grant_id
 from corbits_memory.access.visibility import GrantedAccess
 from corbits_memory.core.enums import Capability
@@ -38,7 +38,7 @@ class AccessControl:
     ) -> None:
         self._store = store
         self._cache = None if store is None else GrantCache(store)
-        self._conditions = {**STOCK_CONDITIONS, **MEMORY_SHARE_CONDITION_REGISTRY, **(conditions or {})}
+        self._conditions = {**BUILT_IN_CONDITIONS, **(conditions or {})}
         self._clock = clock
 
     @property

@@ -33,7 +33,7 @@ class Grants:
 @asynccontextmanager
 async def open_grants(data_dir: Path | None, database_url: str | None) -> AsyncIterator[Grants]:
     """Raises ``MigrationError`` when the tables are not there; an embedded database gets them."""
-    from corbits_memory.access.conditions import MEMORY_SHARE_CONDITION_REGISTRY, STOCK_CONDITIONS
+    from corbits_memory.access.conditions import BUILT_IN_CONDITIONS
     from corbits_memory.access.postgres import PostgresGrantStore
     from corbits_memory.cli.local import open_database
     from corbits_memory.engine.pool import Database
@@ -41,8 +41,6 @@ async def open_grants(data_dir: Path | None, database_url: str | None) -> AsyncI
     from corbits_memory.server.inspect import connect
     from corbits_memory.server.startup import HOST_CONNECTIONS, migrate, opened
 
-    # What the reference host evaluates: no command should write a grant that nothing can judge.
-    conditions = {**STOCK_CONDITIONS, **MEMORY_SHARE_CONDITION_REGISTRY}
     async with open_database(data_dir, database_url) as (place, config):
         async with connect(place.url) as conn:
             rows = await conn.execute(
@@ -55,7 +53,7 @@ async def open_grants(data_dir: Path | None, database_url: str | None) -> AsyncI
         elif not ready:
             raise MigrationError("The tables of grants are missing. Run: corbits-memory db migrate")
         async with opened(Database(place.url, pool_max=HOST_CONNECTIONS)) as database:
-            yield Grants(database, PostgresGrantStore(database, conditions=conditions))
+            yield Grants(database, PostgresGrantStore(database, conditions=BUILT_IN_CONDITIONS))
 
 
 def told_grant(rule: "GrantRule") -> dict[str, Any]:

@@ -15,6 +15,7 @@ import stamina
 from stamina.instrumentation import LoggingOnRetryHook
 
 from corbits_memory import create_memory, load_memory_config, run_memory_migrations
+from corbits_memory.access.conditions import BUILT_IN_CONDITIONS
 from corbits_memory.access.postgres import PostgresGrantStore
 from corbits_memory.config import LOCAL_BASE_URL, EngineConfig, MemoryConfig
 from corbits_memory.engine.migrate import Migration, read_migrations
@@ -87,7 +88,9 @@ async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator
     # Of their own, so that a request never waits for its grants behind those that are searching.
     grants = Database(engine.database_url, pool_max=GRANT_CONNECTIONS)
     memory = create_memory(
-        replace(config, memory=engine), document_store=store, grant_store=PostgresGrantStore(grants)
+        replace(config, memory=engine),
+        document_store=store,
+        grant_store=PostgresGrantStore(grants, conditions=BUILT_IN_CONDITIONS),
     )
     # The memory first: it checks that the tables are there.
     async with memory, opened(grants):
