@@ -198,7 +198,7 @@ def chunk_rows(draft: Draft) -> list[Row]:
 
 def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:
     """What of a chunk's row depends on its text alone; the costly part of a long document."""
-    head = normalise(_head(document))
+    head = normalise(head_text(document.title, document.author))
     return [
         {
             "ordinal": chunk.ordinal,
@@ -223,12 +223,12 @@ def _optional_iso(instant: datetime | None) -> str | None:
     return None if instant is None else instant.isoformat()
 
 
-def _head(document: NewDocument) -> str:
+def head_text(title: str, author: str | None) -> str:
     """Title and author; an author whom the title names counts once."""
-    author = document.author or ""
-    if author.casefold() in document.title.casefold():
-        return document.title
-    return f"{document.title}\n{author}"
+    author = author or ""
+    if author.casefold() in title.casefold():
+        return title
+    return f"{title}\n{author}"
 
 
 def _content_hash(document: NewDocument, external_ref: str, attribution: ResolvedAttribution) -> str:

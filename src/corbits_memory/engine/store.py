@@ -20,6 +20,8 @@ from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.service import SearchService
 from corbits_memory.engine.statistics import StatisticsService
 from corbits_memory.engine.timeline import TimelineService
+from corbits_memory.engine.transfer.export import Exporter
+from corbits_memory.engine.transfer.restore import Restorer
 from corbits_memory.engine.vectors import VectorRegistry
 from corbits_memory.engine.worker import Worker
 from corbits_memory.errors import DatabaseError, MemoryError, MigrationError, UnavailableError
@@ -83,6 +85,8 @@ class PostgresDocumentStore:
         self.feed_signal = FeedSignal(config.database_url, self._database)
         self._tags = TagService(self._database)
         self._documents = DocumentService(self._database)
+        self.exporter = Exporter(self._database)
+        self.restorer = Restorer(self._database, self._registry, self._embedder)
         self._search = SearchService(
             self._database,
             embedder=self._embedder,

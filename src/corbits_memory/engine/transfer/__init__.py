@@ -1,0 +1,1 @@
+"""A tenant as lines of JSON, and back."""
