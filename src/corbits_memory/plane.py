@@ -556,6 +556,11 @@ class Memory:
             access=access,
         )
 
+    async def access(self, tenant_id: str, principal_id: str) -> Access | None:
+        """A principal's grants for the time of one request; None without a grant store."""
+        check_caller(tenant_id, principal_id)
+        return await self._control.access(tenant_id, principal_id)
+
     async def may(self, caller: Caller, capability: Capability) -> bool:
         """Whether a caller has a capability: by its credential, else by a grant (of ``search`` on ``memory``).
 

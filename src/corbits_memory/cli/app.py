@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from corbits_memory.cli import add, db, doctor, embed, grant, role, search, serve, tenant, token
+from corbits_memory.cli import (
+    add,
+    db,
+    doctor,
+    documents,
+    embed,
+    export,
+    grant,
+    role,
+    search,
+    serve,
+    tenant,
+    token,
+)
 from corbits_memory.cli.imports import command as imports
 
 app = typer.Typer(
@@ -41,6 +54,9 @@ app.command("add")(add.add)
 app.command("import")(imports.import_files)
 app.command("search")(search.search)
 app.command("list")(search.list_documents)
+app.command("show")(documents.show)
+app.command("history")(documents.history)
+app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(grant.app, name="grant")

@@ -14,17 +14,27 @@ TOKEN = "CORBITS_MEMORY_TOKEN"  # noqa: S105 - the name of a variable
 Json = dict[str, Any]
 
 
-class Backend(Protocol):
-    """The verbs that commands need."""
+class Loader(Protocol):
+    """What an import needs."""
 
     async def add_batch(self, bodies: Sequence[Mapping[str, Any]]) -> list[Json]:
         """One add answer, or ``{"error": …}``, a body, in order."""
+
+    async def capabilities(self) -> Json: ...
+
+
+class Backend(Loader, Protocol):
+    """The verbs that commands need."""
 
     async def search(self, body: Mapping[str, Any]) -> Json: ...
 
     async def list(self, *, limit: int, kinds: Sequence[str]) -> Json: ...
 
-    async def capabilities(self) -> Json: ...
+    async def document(self, document_id: str) -> Json: ...
+
+    async def history(self, document_id: str, *, limit: int, before: int | None) -> Json: ...
+
+    async def version(self, version_id: str, *, after: int | None) -> Json: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from corbits_memory.cli.backend import Json, Target
 from corbits_memory.cli.local import open_database
 from corbits_memory.plane import Memory
 from corbits_memory.server.startup import migrate, open_plane
-from corbits_memory.wire import requests, responses
+from corbits_memory.wire import documents, requests, responses
 
 
 class DirectBackend:
@@ -39,6 +39,28 @@ class DirectBackend:
             tenant_id=self._tenant, principal_id=self._principal, limit=limit, kinds=kinds
         )
         return responses.list_response(events).to_json()
+
+    async def document(self, document_id: str) -> Json:
+        found = await self._memory.document(
+            tenant_id=self._tenant, principal_id=self._principal, document_id=document_id
+        )
+        return documents.document_response(found).to_json()
+
+    async def history(self, document_id: str, *, limit: int, before: int | None) -> Json:
+        page = await self._memory.history(
+            tenant_id=self._tenant,
+            principal_id=self._principal,
+            document_id=document_id,
+            limit=limit,
+            before=before,
+        )
+        return documents.history_response(page).to_json()
+
+    async def version(self, version_id: str, *, after: int | None) -> Json:
+        found = await self._memory.version(
+            tenant_id=self._tenant, principal_id=self._principal, version_id=version_id, after=after
+        )
+        return documents.version_response(found).to_json()
 
     async def capabilities(self) -> Json:
         pending = await self._memory.pending_vectors(tenant_id=self._tenant, principal_id=self._principal)

@@ -35,9 +35,10 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
-def clean(text: str) -> str:
-    """Stored text on one line, without characters that could drive the terminal."""
-    return " ".join(_CONTROLS.sub(" ", text).split())
+def clean(text: str, *, lines: bool = False) -> str:
+    """Stored text without characters that could drive the terminal; on one line, unless ``lines`` are kept."""
+    shown = _CONTROLS.sub(" ", text)
+    return shown if lines else " ".join(shown.split())
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -57,6 +57,20 @@ class RemoteBackend:
         parameters = [("limit", str(limit)), *(("kinds", kind) for kind in kinds)]
         return await self._send("GET", "/list", repeatable=True, params=parameters)
 
+    async def document(self, document_id: str) -> Json:
+        return await self._send("GET", f"/documents/{quote(document_id, safe='')}", repeatable=True)
+
+    async def history(self, document_id: str, *, limit: int, before: int | None) -> Json:
+        path = f"/documents/{quote(document_id, safe='')}/history"
+        parameters = {"limit": limit} | ({} if before is None else {"before": before})
+        return await self._send("GET", path, repeatable=True, params=parameters)
+
+    async def version(self, version_id: str, *, after: int | None) -> Json:
+        parameters = {} if after is None else {"after": after}
+        return await self._send(
+            "GET", f"/versions/{quote(version_id, safe='')}", repeatable=True, params=parameters
+        )
+
     async def capabilities(self) -> Json:
         return await self._send("GET", "/capabilities", repeatable=True)
 

@@ -12,6 +12,7 @@ from corbits_memory.cli.imports.files import Root, find_roots, iter_files
 from corbits_memory.cli.imports.items import Found, read_items
 from corbits_memory.cli.imports.load import Summary, load, wait_for_vectors
 from corbits_memory.cli.imports.progress import make_watcher
+from corbits_memory.cli.imports.restore import is_export, restore
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, Tenant, Token, Url
 from corbits_memory.cli.output import note, print_json
 from corbits_memory.cli.run import FAILED, run_async
@@ -48,14 +49,18 @@ def import_files(
 ) -> None:
     """Remember files: Markdown and text as documents, each line of JSONL as one (its fields: those of add).
 
-    Again, it changes nothing; interrupted, it goes on where it was when it is started again.
+    What `export` wrote comes back with its ids, versions, owners and times. Again, it changes nothing;
+    interrupted, it goes on where it was when it is started again.
     """
-    roots = find_roots(paths, prefix=ref_prefix)
-    given = {"kind": kind, "thread": thread, "author": author, "language": language}
-    defaults = {name: value for name, value in given.items() if value is not None}
     target = Target(
         data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
     )
+    if any(is_export(path) for path in paths):
+        _restore(paths, target, as_json=as_json)
+        return
+    roots = find_roots(paths, prefix=ref_prefix)
+    given = {"kind": kind, "thread": thread, "author": author, "language": language}
+    defaults = {name: value for name, value in given.items() if value is not None}
     summary = run_async(_import(target, roots, defaults, batch_size=batch_size, wait=not no_wait))
     if as_json:
         print_json(summary.to_json())
@@ -63,6 +68,23 @@ def import_files(
         _print_summary(summary, waited=not no_wait)
     if summary.failed:
         raise typer.Exit(FAILED)
+
+
+def _restore(paths: list[Path], target: Target, *, as_json: bool) -> None:
+    if len(paths) > 1:
+        raise typer.BadParameter("an export is imported by itself: name one file")
+    told = run_async(restore(paths[0], target, size=paths[0].stat().st_size))
+    if as_json:
+        print_json(told)
+        return
+    skipped = f", {told['skipped']} skipped (their reference is another's here)" if told["skipped"] else ""
+    typer.echo(
+        f"{told['documents']} documents, {told['versions']} versions, {told['vectors']} vectors{skipped}"
+    )
+    if told["pendingVectors"]:
+        note(
+            f"{told['pendingVectors']} vectors are still to be made: by a running server, or by embed backfill."
+        )
 
 
 async def _import(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from corbits_memory.cli.backend import Backend, Json
+from corbits_memory.cli.backend import Json, Loader
 from corbits_memory.cli.imports.items import Found, Item, Refused, Skipped
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -58,7 +58,7 @@ class Summary:
             self.failures.append({"at": origin, "problem": problem})
 
 
-async def load(backend: Backend, found: Iterable[Found], *, batch_size: int, watcher: Watcher) -> Summary:
+async def load(backend: Loader, found: Iterable[Found], *, batch_size: int, watcher: Watcher) -> Summary:
     """Add everything; returns when all is durable and found by its words."""
     summary = Summary()
     for batch in _batches(_sorted_out(found, summary, watcher), batch_size):
@@ -74,7 +74,7 @@ async def load(backend: Backend, found: Iterable[Found], *, batch_size: int, wat
     return summary
 
 
-async def wait_for_vectors(backend: Backend, summary: Summary, *, watcher: Watcher, wait: bool) -> None:
+async def wait_for_vectors(backend: Loader, summary: Summary, *, watcher: Watcher, wait: bool) -> None:
     """Until none is pending any more, or nothing has moved for long; ``wait`` off only looks once."""
     told = await backend.capabilities()
     summary.embeddings = bool(told.get("embeddingsConfigured", False))
