@@ -38,6 +38,8 @@ class FeedSignal:
         self._to_tell: set[str] = set()
         self._teller: asyncio.Task[None] | None = None
         self._closed = False
+        self.listening = False
+        """Whether notices are heard now."""
 
     async def wait(self, tenant_id: str, *, after: int, seconds: float) -> None:
         """Returns when the tenant's feed may have gone beyond ``after``, at the latest after ``seconds``."""
@@ -132,10 +134,15 @@ class FeedSignal:
         )
         async with conn:
             await conn.execute(f"LISTEN {CHANNEL}")
-            while not self._closed:
-                async for notice in conn.notifies(timeout=LOOK_SECONDS):
-                    self._wake(notice.payload)
-                await self._look_at_all()
+            self.listening = True
+            try:
+                while not self._closed:
+                    # What was written before the ear was there is seen by the look.
+                    await self._look_at_all()
+                    async for notice in conn.notifies(timeout=LOOK_SECONDS):
+                        self._wake(notice.payload)
+            finally:
+                self.listening = False
 
     async def _look_without_listening(self) -> None:
         for _ in range(round(RETRY_SECONDS / LOOK_SECONDS)):
