@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from corbits_memory.cli import add, db, doctor, embed, search, serve, token
+from corbits_memory.cli import add, db, doctor, embed, feed, search, serve, token
 from corbits_memory.cli.imports import command as imports
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ app.command("add")(add.add)
 app.command("import")(imports.import_files)
 app.command("search")(search.search)
 app.command("list")(search.list_documents)
+app.command("feed")(feed.feed)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(db.app, name="db")
