@@ -49,18 +49,22 @@ class FeedSignal:
         with self._waiter(self._waiting[tenant_id]) as woken:
             # Looked at by itself: what was written before the waiting began is nobody's notice any more.
             if not self._moved(tenant_id, after) and not await self._look([tenant_id], after):
-                await _at_most(woken, seconds)
+                await at_most(woken, seconds)
         if not self._waiting[tenant_id]:
             del self._waiting[tenant_id]
             self._newest.pop(tenant_id, None)
 
-    async def wait_for_any(self, seconds: float) -> None:
-        """Returns when any tenant's feed went on, at the latest after ``seconds``."""
-        if self._closed:
-            return
+    @contextmanager
+    def anybody(self) -> Iterator[asyncio.Event]:
+        """Set whenever any tenant's feed went on; whoever waits clears it first."""
         self._listen()
         with self._waiter(self._anybody) as woken:
-            await _at_most(woken, seconds)
+            yield woken
+
+    def wake_anybody(self) -> None:
+        """Whoever waits for any tenant, in this process."""
+        for woken in [*self._anybody]:
+            woken.set()
 
     def tell(self, tenant_id: str) -> None:
         """After a commit: wake those who wait here now, and have the other processes told soon."""
@@ -168,7 +172,8 @@ class FeedSignal:
         return moved
 
 
-async def _at_most(woken: asyncio.Event, seconds: float) -> None:
+async def at_most(woken: asyncio.Event, seconds: float) -> None:
+    """Wait for it, no longer than so."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await woken.wait()
