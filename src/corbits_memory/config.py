@@ -37,6 +37,7 @@ RERANK_PAIR_TOKENS = 12
 RERANK_CHARS_PER_TOKEN = 3
 
 FTS_LANGUAGE_PATTERN = re.compile(r"[a-z_]{1,63}")
+_ALLOWED_HOST = re.compile(r"[A-Za-z0-9_.-]+(?:/[0-9]{1,2})?|[0-9A-Fa-f:.]+(?:/[0-9]{1,3})?")
 _POSITIVE_INTEGER = re.compile(r"[0-9]{1,9}")
 _NAMED_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -68,6 +69,22 @@ class RerankConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PushConfig:
+    """Webhooks: where they may go, and how long they are tried.
+
+    ``allowed_hosts`` are names, addresses or networks (``10.1.0.0/16``) that are not of the public internet and
+    may be reached all the same. A delivery is tried ``attempts`` times, after pauses that double from
+    ``retry_seconds`` up to an hour.
+    """
+
+    allow_http: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    attempts: int = 12
+    retry_seconds: float = 2.0
+    timeout_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """What the Postgres document store consumes. Absent blocks are None, never half-filled."""
 
@@ -82,7 +99,8 @@ class EngineConfig:
     add_embed_seconds: float = 2.0
     """How long ``add`` waits for vectors before it leaves them to the worker."""
     run_worker: bool = True
-    """Whether this process also works off the queue of missing vectors."""
+    """Whether this process also works off the queue of missing vectors, and delivers webhooks."""
+    push: PushConfig = field(default_factory=PushConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +133,7 @@ def load_memory_config(
         rerank=rerank,
         profile=SearchProfile(env.choice("SEARCH_PROFILE", tuple(SearchProfile), SearchProfile.DEFAULT)),
         vector_type=env.choice("VECTOR_TYPE", ("halfvec", "vector"), "halfvec"),
+        push=_read_push(env),
         add_embed_seconds=(env.positive("ADD_EMBED_TIMEOUT_MS") or 2_000) / 1_000,
     )
     budget = rerank_budget_problem(rerank)
@@ -161,6 +180,13 @@ class _Environment:
         if value is not None:
             self.problems.append(f"{name} must be one of {', '.join(allowed)}; unset means {default}")
         return default
+
+    def flag(self, name: str) -> bool:
+        return self.choice(name, ("false", "true"), "false") == "true"
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list with commas."""
+        return tuple(word.strip() for word in (self.text(name) or "").split(",") if word.strip())
 
     def endpoint(self, name: str) -> str | None:
         """The URL of a model server: trusted like a database URL, so only its form is checked."""
@@ -269,6 +295,17 @@ def _read_rerank(env: _Environment) -> RerankConfig:
         max_doc_chars=env.positive("RERANK_MAX_DOC_CHARS"),
         timeout_ms=env.positive("RERANK_TIMEOUT_MS"),
     )
+
+
+def _read_push(env: _Environment) -> PushConfig:
+    hosts = env.words("WEBHOOK_ALLOWED_HOSTS")
+    if not all(_ALLOWED_HOST.fullmatch(host) for host in hosts):
+        env.problems.append(
+            "WEBHOOK_ALLOWED_HOSTS must list names, addresses or networks, with commas and without ports: "
+            "hooks.internal,10.1.0.0/16"
+        )
+        hosts = ()
+    return PushConfig(allow_http=env.flag("WEBHOOK_ALLOW_HTTP"), allowed_hosts=hosts)
 
 
 def is_http_url(value: str) -> bool:

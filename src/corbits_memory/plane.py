@@ -40,6 +40,8 @@ from corbits_memory.ports import (
     AddResult,
     Caller,
     ConditionRegistry,
+    CreatedSubscription,
+    DeadLetter,
     DocumentDetail,
     DocumentStore,
     FeedEntry,
@@ -56,10 +58,12 @@ from corbits_memory.ports import (
     SharedDocument,
     SourceProvider,
     StoreCapabilities,
+    Subscription,
     TextExtractor,
     TimelineEvent,
     VersionDetail,
 )
+from corbits_memory.pushing import Pushing
 from corbits_memory.sharing import Sharing
 from corbits_memory.validation import (
     AddInput,
@@ -73,8 +77,11 @@ from corbits_memory.validation import (
     check_list,
     check_page,
     check_share,
+    dead_letter_page,
     feed_query,
     new_document,
+    new_subscription,
+    replayed_seqs,
     search_query,
 )
 
@@ -119,6 +126,7 @@ class Memory:
         self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
         self._sharing = Sharing(store, self._control)
         self._feeding = Feeding(store, self._control)
+        self._pushing = Pushing(store, self._control)
         self._sources = tuple(sources)
         self._text_extractor = text_extractor
         self._profile = profile
@@ -415,6 +423,67 @@ class Memory:
         """Returns after :meth:`stop_following` or :meth:`close`."""
         await self._feeding.until_stopped()
 
+    # --- webhooks: for administrators ---
+
+    async def subscribe(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        url: str,
+        principal: str | None = None,
+        ops: Collection[FeedOp | str] | None = None,
+        exclude_generator: str | None = None,
+        include_text: bool = False,
+        after: int | None = None,
+    ) -> CreatedSubscription:
+        """Have the feed sent to ``url``: what ``principal`` (default the caller) may see when it is sent.
+
+        ``after`` is the number to begin after, by default the newest. Each delivery is signed with the
+        secret in the answer, which is told only now. Raises ``InvalidInputError`` also for a URL that may
+        not be called, ``InvalidCursorError``, ``ConflictError`` when the tenant has 100 already.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        given = new_subscription(
+            principal_id=principal_id,
+            url=url,
+            principal=principal,
+            ops=ops,
+            exclude_generator=exclude_generator,
+            include_text=include_text,
+            after=after,
+        )
+        return await self._pushing.subscribe(given, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
+        """The tenant's webhooks, oldest first, and how they fare."""
+        self._check_open()
+        check_identifier("tenant_id", tenant_id)
+        return await self._pushing.subscriptions(tenant_id=tenant_id)
+
+    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+        """Remove a webhook and its dead letters. Raises ``NotFoundError``."""
+        self._check_named(tenant_id, subscription_id)
+        await self._pushing.unsubscribe(tenant_id=tenant_id, subscription_id=subscription_id)
+
+    async def dead_letters(
+        self, *, tenant_id: str, subscription_id: str, after: int = 0, limit: int = limits.DEAD_LIMIT_DEFAULT
+    ) -> Sequence[DeadLetter]:
+        """What was given up, numbered above ``after``, at most ``limit`` (1 to 100). Raises ``NotFoundError``."""
+        self._check_named(tenant_id, subscription_id)
+        after, limit = dead_letter_page(after=after, limit=limit)
+        return await self._pushing.dead_letters(
+            tenant_id=tenant_id, subscription_id=subscription_id, after=after, limit=limit
+        )
+
+    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None = None) -> int:
+        """Have dead letters sent again, all or those numbered so; how many. Raises ``NotFoundError``."""
+        self._check_named(tenant_id, subscription_id)
+        return await self._pushing.replay(
+            tenant_id=tenant_id, subscription_id=subscription_id, seqs=replayed_seqs(seqs)
+        )
+
     async def share(
         self,
         *,
@@ -645,6 +714,11 @@ class Memory:
             raise UnavailableError(
                 "this memory is not open yet; enter `async with memory`, or give memory.lifespan to the app"
             )
+
+    def _check_named(self, tenant_id: str, subscription_id: str) -> None:
+        self._check_open()
+        check_identifier("tenant_id", tenant_id)
+        check_identifier("subscription_id", subscription_id)
 
     async def _prepare(self, item: object, *, tenant_id: str, principal_id: str) -> NewDocument | MemoryError:
         """The checked document, or the error that stands in its place."""

@@ -563,6 +563,58 @@ class FeedPage:
     position: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSubscription:
+    """Whom to tell of the feed: what ``principal_id`` may see goes to ``url``. ``after`` None: from now on."""
+
+    url: str
+    principal_id: str
+    ops: frozenset[FeedOp] = frozenset({FeedOp.UPSERT})
+    exclude_generator: str | None = None
+    include_text: bool = False
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A webhook as it stands. ``position``: everything up to this number was dealt with; ``failures`` of the
+    entry that comes next; ``dead``: how many entries were given up."""
+
+    id: str
+    url: str
+    principal_id: str
+    created_by: str
+    ops: tuple[FeedOp, ...]
+    exclude_generator: str | None
+    include_text: bool
+    position: int
+    failures: int
+    last_error: str | None
+    last_delivered_at: datetime | None
+    created_at: datetime
+    dead: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedSubscription:
+    """A subscription at its birth, the only time that the secret of its signatures is told."""
+
+    subscription: Subscription
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An entry that could not be delivered. ``op`` None: the feed has no such entry any more."""
+
+    seq: int
+    op: FeedOp | None
+    version_id: str | None
+    failures: int
+    error: str
+    failed_at: datetime
+
+
 # --- the ports ---------------------------------------------------------------------------------------
 
 
@@ -765,4 +817,35 @@ class FeedStore(Protocol):
 
     async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
         """Returns when there may be an event numbered above ``after``, at the latest after ``seconds``."""
+        ...
+
+
+AccessOf = Callable[[str, str], Awaitable[Access | None]]
+"""``(tenant, principal) -> what its grants say now``."""
+
+
+@runtime_checkable
+class PushStore(Protocol):
+    """A store that tells subscribers of its feed: at least once, in order, each signed."""
+
+    def judge_by(self, access_of: AccessOf) -> None:
+        """Said before it is opened: what subscribers may see. Else it is their own documents alone."""
+
+    async def subscribe(
+        self, *, tenant_id: str, principal_id: str, subscription: NewSubscription
+    ) -> CreatedSubscription:
+        """``principal_id`` is who asks. Raises ``InvalidInputError``, ``InvalidCursorError``, ``ConflictError``."""
+        ...
+
+    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]: ...
+
+    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+        """Raises ``NotFoundError``, as the others that name one do."""
+
+    async def dead_letters(
+        self, *, tenant_id: str, subscription_id: str, after: int, limit: int
+    ) -> Sequence[DeadLetter]: ...
+
+    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None) -> int:
+        """Have dead letters sent again, all or some; how many."""
         ...

@@ -11,6 +11,7 @@ from corbits_memory.cli import (
     documents,
     embed,
     export,
+    feed,
     grant,
     role,
     search,
@@ -57,6 +58,7 @@ app.command("list")(search.list_documents)
 app.command("show")(documents.show)
 app.command("history")(documents.history)
 app.command("export")(export.export)
+app.command("feed")(feed.feed)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(grant.app, name="grant")

@@ -37,6 +37,16 @@ class Backend(Loader, Protocol):
     async def version(self, version_id: str, *, after: int | None) -> Json: ...
 
 
+class FeedBackend(Backend, Protocol):
+    """And the feed."""
+
+    async def feed(self, asked: Mapping[str, Any]) -> Json:
+        """A page; ``asked`` holds what :meth:`corbits_memory.Memory.feed` takes."""
+
+    def follow(self, asked: Mapping[str, Any]) -> AsyncIterator[Json]:
+        """Entries as they come."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The options of a verb that say what it talks to."""
@@ -52,7 +62,7 @@ class Target:
 @asynccontextmanager
 async def open_backend(
     target: Target, environ: Mapping[str, str], *, run_worker: bool = False
-) -> AsyncIterator[Backend]:
+) -> AsyncIterator[FeedBackend]:
     """The backend that the options, and after them the environment, ask for.
 
     ``run_worker`` has a memory that is opened here fill in vectors meanwhile; a server does so anyway.

@@ -6,9 +6,11 @@ from typing import Any
 
 from corbits_memory.cli.backend import Json, Target
 from corbits_memory.cli.local import open_database
+from corbits_memory.feed_json import entry_json
 from corbits_memory.plane import Memory
 from corbits_memory.server.startup import migrate, open_plane
 from corbits_memory.wire import documents, requests, responses
+from corbits_memory.wire.feed import feed_response
 
 
 class DirectBackend:
@@ -65,6 +67,14 @@ class DirectBackend:
     async def capabilities(self) -> Json:
         pending = await self._memory.pending_vectors(tenant_id=self._tenant, principal_id=self._principal)
         return responses.capabilities_response(self._memory.capabilities, pending_vectors=pending).to_json()
+
+    async def feed(self, asked: Mapping[str, Any]) -> Json:
+        page = await self._memory.feed(tenant_id=self._tenant, principal_id=self._principal, **asked)
+        return feed_response(page).to_json()
+
+    async def follow(self, asked: Mapping[str, Any]) -> AsyncIterator[Json]:
+        async for entry in self._memory.follow(tenant_id=self._tenant, principal_id=self._principal, **asked):
+            yield entry_json(entry)
 
 
 @asynccontextmanager

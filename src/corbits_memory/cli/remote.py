@@ -1,5 +1,7 @@
 """A server, over HTTP."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,10 +12,17 @@ import stamina
 from stamina.instrumentation import LoggingOnRetryHook
 
 from corbits_memory.cli.backend import Json
+from corbits_memory.cli.output import note
 from corbits_memory.errors import ConfigError, InvalidInputError, MemoryError, UpstreamError
+from corbits_memory.wire.events import ServerEvent, read_events
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 120.0
 ATTEMPTS = 5
+SILENT_SECONDS, AGAIN_SECONDS = 35.0, 1.0
+"""A stream says something every ten seconds, or is broken."""
+_REFUSALS = frozenset(
+    {"unauthorized", "principal_required", "forbidden", "tenant_mismatch", "invalid_cursor"}
+)
 _AGAIN = frozenset({429, 502, 503})
 
 
@@ -74,6 +83,42 @@ class RemoteBackend:
     async def capabilities(self) -> Json:
         return await self._send("GET", "/capabilities", repeatable=True)
 
+    async def feed(self, asked: Mapping[str, Any]) -> Json:
+        return await self._send("GET", "/feed", repeatable=True, params=_feed_parameters(asked))
+
+    async def follow(self, asked: Mapping[str, Any]) -> AsyncIterator[Json]:
+        parameters, after = _feed_parameters({**asked, "after": None}), int(asked["after"])
+        while True:
+            try:
+                async for told in self._stream("/feed/stream", params=[*parameters, ("after", str(after))]):
+                    after = int(told.id or after)
+                    if told.data:
+                        yield json.loads(told.data)
+            except _PassingError as error:
+                # A server that never answered is told of at once; one that restarts is waited for.
+                if not self._reached:
+                    raise
+                note(f"{error.message} Trying again.")
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _stream(self, path: str, **content: Any) -> AsyncIterator[ServerEvent]:
+        """The events of one connection, until it ends. Raises ``ServerError``."""
+        timeout = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            async with self._client.stream("GET", self._prefix + path, timeout=timeout, **content) as answer:
+                self._reached = True
+                if not answer.is_success:
+                    await answer.aread()
+                    raise self._refusal(answer)
+                async for told in read_events(answer.aiter_lines()):
+                    if told.name == "error":
+                        raise _told_error(told)
+                    yield told
+        except httpx2.TransportError as error:
+            raise _PassingError(
+                f"The connection to {self._client.base_url} broke ({type(error).__name__})."
+            ) from error
+
     async def _send(self, method: str, path: str, *, repeatable: bool, **content: Any) -> Json:
         # A server that has answered before is worth waiting for; one that never did is told of at once.
         attempts = ATTEMPTS if repeatable and self._reached else 1
@@ -113,6 +158,19 @@ class RemoteBackend:
             return _TooLargeError(message)
         kind = _PassingError if response.status_code in _AGAIN else ServerError
         return kind(f"The server answered {response.status_code}: {message}", details=error.get("details"))
+
+
+def _feed_parameters(asked: Mapping[str, Any]) -> list[tuple[str, str]]:
+    given = [(name, str(asked[name])) for name in ("after", "limit", "exclude_generator") if asked.get(name)]
+    given += [("ops", word) for word in asked.get("ops") or ()]
+    return [*given, ("include", "text")] if asked.get("include_text") else given
+
+
+def _told_error(told: ServerEvent) -> ServerError:
+    """Why the server ended a stream; what is no refusal passes."""
+    error = json.loads(told.data)["error"]
+    kind = ServerError if error["code"] in _REFUSALS else _PassingError
+    return kind(f"The server ended the stream: {error['message']}")
 
 
 class _TooLargeError(ServerError):

@@ -16,6 +16,7 @@ EDGE = "kedg"
 TRANSFORM_CONFIG = "tcfg"
 TRANSFORM_RUN = "trun"
 GRANT = "mgrt"
+SUBSCRIPTION = "msub"
 
 DIGITS = 22
 """Base62 digits that hold 128 bits."""

@@ -43,6 +43,14 @@ FILTER_VALUES = 256
 """Entries of ``kinds``, ``entity_ids``, ``sources``."""
 MAX_PER_DOCUMENT = 50
 
+# Webhooks.
+SUBSCRIPTIONS = 100
+"""Of one tenant."""
+URL_CHARS = 2_048
+REPLAYED = 1_000
+"""Dead letters that one request names."""
+DEAD_LIMIT_DEFAULT, DEAD_LIMIT_MAX = 50, 100
+
 # Search.
 SNIPPET_CHARS = 240
 LIVE_SOURCE_SECONDS = 0.8

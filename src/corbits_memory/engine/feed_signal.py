@@ -38,6 +38,8 @@ class FeedSignal:
         self._to_tell: set[str] = set()
         self._teller: asyncio.Task[None] | None = None
         self._closed = False
+        self.listening = False
+        """Whether notices are heard now."""
 
     async def wait(self, tenant_id: str, *, after: int, seconds: float) -> None:
         """Returns when the tenant's feed may have gone beyond ``after``, at the latest after ``seconds``."""
@@ -47,18 +49,22 @@ class FeedSignal:
         with self._waiter(self._waiting[tenant_id]) as woken:
             # Looked at by itself: what was written before the waiting began is nobody's notice any more.
             if not self._moved(tenant_id, after) and not await self._look([tenant_id], after):
-                await _at_most(woken, seconds)
+                await at_most(woken, seconds)
         if not self._waiting[tenant_id]:
             del self._waiting[tenant_id]
             self._newest.pop(tenant_id, None)
 
-    async def wait_for_any(self, seconds: float) -> None:
-        """Returns when any tenant's feed went on, at the latest after ``seconds``."""
-        if self._closed:
-            return
+    @contextmanager
+    def anybody(self) -> Iterator[asyncio.Event]:
+        """Set whenever any tenant's feed went on; whoever waits clears it first."""
         self._listen()
         with self._waiter(self._anybody) as woken:
-            await _at_most(woken, seconds)
+            yield woken
+
+    def wake_anybody(self) -> None:
+        """Whoever waits for any tenant, in this process."""
+        for woken in [*self._anybody]:
+            woken.set()
 
     def tell(self, tenant_id: str) -> None:
         """After a commit: wake those who wait here now, and have the other processes told soon."""
@@ -132,10 +138,15 @@ class FeedSignal:
         )
         async with conn:
             await conn.execute(f"LISTEN {CHANNEL}")
-            while not self._closed:
-                async for notice in conn.notifies(timeout=LOOK_SECONDS):
-                    self._wake(notice.payload)
-                await self._look_at_all()
+            self.listening = True
+            try:
+                while not self._closed:
+                    # What was written before the ear was there is seen by the look.
+                    await self._look_at_all()
+                    async for notice in conn.notifies(timeout=LOOK_SECONDS):
+                        self._wake(notice.payload)
+            finally:
+                self.listening = False
 
     async def _look_without_listening(self) -> None:
         for _ in range(round(RETRY_SECONDS / LOOK_SECONDS)):
@@ -161,7 +172,8 @@ class FeedSignal:
         return moved
 
 
-async def _at_most(woken: asyncio.Event, seconds: float) -> None:
+async def at_most(woken: asyncio.Event, seconds: float) -> None:
+    """Wait for it, no longer than so."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await woken.wait()

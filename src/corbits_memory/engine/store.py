@@ -16,9 +16,12 @@ from corbits_memory.engine.feed import FeedService
 from corbits_memory.engine.feed_signal import FeedSignal
 from corbits_memory.engine.fts import verify_fts_language
 from corbits_memory.engine.migrate import migration_status
+from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
+from corbits_memory.engine.push import PushWorker
 from corbits_memory.engine.search.service import SearchService
 from corbits_memory.engine.statistics import StatisticsService
+from corbits_memory.engine.subscriptions import SubscriptionService
 from corbits_memory.engine.timeline import TimelineService
 from corbits_memory.engine.transfer.export import Exporter
 from corbits_memory.engine.transfer.restore import Restorer
@@ -27,7 +30,10 @@ from corbits_memory.engine.worker import Worker
 from corbits_memory.errors import DatabaseError, MemoryError, MigrationError, UnavailableError
 from corbits_memory.ports import (
     Access,
+    AccessOf,
     AddResult,
+    CreatedSubscription,
+    DeadLetter,
     DocumentDetail,
     DocumentTags,
     Embedder,
@@ -35,10 +41,12 @@ from corbits_memory.ports import (
     FeedQuery,
     HistoryPage,
     NewDocument,
+    NewSubscription,
     Reranker,
     SearchQuery,
     SearchResult,
     StoreCapabilities,
+    Subscription,
     TimelineEvent,
     VersionDetail,
 )
@@ -70,6 +78,7 @@ class PostgresDocumentStore:
         self._clock = clock
         self._open = False
         self._closed = False
+        self._access_of: AccessOf | None = None
         self._assemble()
 
     def _assemble(self) -> None:
@@ -83,6 +92,11 @@ class PostgresDocumentStore:
         self._timeline = TimelineService(self._database)
         self._feed = FeedService(self._database)
         self.feed_signal = FeedSignal(config.database_url, self._database)
+        outbound = Outbound(config.push)
+        self._subscriptions = SubscriptionService(self._database, outbound)
+        self.push = PushWorker(self._database, self._feed, self.feed_signal, outbound, config.push)
+        if self._access_of is not None:
+            self.push.judge_by(self._access_of)
         self._tags = TagService(self._database)
         self._documents = DocumentService(self._database)
         self.exporter = Exporter(self._database)
@@ -139,6 +153,7 @@ class PostgresDocumentStore:
             stack.push_async_callback(self._database.close)
             stack.push_async_callback(self._worker.close)
             stack.push_async_callback(self.feed_signal.close)
+            stack.push_async_callback(self.push.close)
 
     async def add(
         self,
@@ -196,6 +211,39 @@ class PostgresDocumentStore:
 
     async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
         await self.feed_signal.wait(tenant_id, after=after, seconds=seconds)
+
+    def judge_by(self, access_of: AccessOf) -> None:
+        self._access_of = access_of
+        self.push.judge_by(access_of)
+
+    async def subscribe(
+        self, *, tenant_id: str, principal_id: str, subscription: NewSubscription
+    ) -> CreatedSubscription:
+        created = await self._subscriptions.create(
+            tenant_id=tenant_id, principal_id=principal_id, given=subscription
+        )
+        self.feed_signal.tell(tenant_id)
+        return created
+
+    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
+        return await self._subscriptions.list(tenant_id=tenant_id)
+
+    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+        await self._subscriptions.remove(tenant_id=tenant_id, subscription_id=subscription_id)
+
+    async def dead_letters(
+        self, *, tenant_id: str, subscription_id: str, after: int, limit: int
+    ) -> Sequence[DeadLetter]:
+        return await self._subscriptions.dead_letters(
+            tenant_id=tenant_id, subscription_id=subscription_id, after=after, limit=limit
+        )
+
+    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None) -> int:
+        replayed = await self._subscriptions.replay(
+            tenant_id=tenant_id, subscription_id=subscription_id, seqs=seqs
+        )
+        self.feed_signal.tell(tenant_id)
+        return replayed
 
     async def change_access_tags(
         self,
@@ -308,6 +356,7 @@ class PostgresDocumentStore:
             return
         if self._config.run_worker:
             self._worker.start()
+            self.push.start()
 
     async def _embed_captured(
         self, tenant_id: str, chunk_ids: Sequence[str], seconds: float

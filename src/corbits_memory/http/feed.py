@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from corbits_memory.core import limits
@@ -18,7 +19,7 @@ from corbits_memory.http.errors import told_error
 from corbits_memory.http.events import HEARTBEAT, MEDIA_TYPE, EventStream, event, position
 from corbits_memory.ports import FeedPage, FeedQuery
 from corbits_memory.validation import Problems, feed_query
-from corbits_memory.wire import responses
+from corbits_memory.wire import fields, responses
 from corbits_memory.wire.feed import FeedEntryResponse, FeedResponse, feed_response
 
 LAST_EVENT_ID = "Last-Event-ID"
@@ -175,7 +176,7 @@ FILTERS: tuple[Mapping[str, Any], ...] = (
         "name": "exclude_generator",
         "in": "query",
         "description": "Without what this agent made.",
-        "schema": {"type": "string", "maxLength": limits.ID_CHARS},
+        "schema": TypeAdapter(fields.BlankableId).json_schema(),
     },
     {
         "name": "include",

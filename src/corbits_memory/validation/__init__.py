@@ -1,7 +1,7 @@
 """Every input of the plane is checked here, once, whichever door it came through."""
 
 from corbits_memory.validation.documents import LANGUAGE, check_batch, check_file, check_share, new_document
-from corbits_memory.validation.feeds import feed_query
+from corbits_memory.validation.feeds import dead_letter_page, feed_query, new_subscription, replayed_seqs
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
 from corbits_memory.validation.problems import Problems
 from corbits_memory.validation.queries import (
@@ -28,7 +28,10 @@ __all__ = [
     "check_list",
     "check_page",
     "check_share",
+    "dead_letter_page",
     "feed_query",
     "new_document",
+    "new_subscription",
+    "replayed_seqs",
     "search_query",
 ]

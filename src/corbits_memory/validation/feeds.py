@@ -4,7 +4,7 @@ import math
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import FeedOp
-from corbits_memory.ports import FeedQuery
+from corbits_memory.ports import FeedQuery, NewSubscription
 from corbits_memory.validation.problems import Problems
 
 PLAIN_OPS = frozenset({FeedOp.UPSERT})
@@ -31,6 +31,66 @@ def feed_query(
     )
     problems.raise_if_any()
     return query
+
+
+def new_subscription(
+    *,
+    principal_id: str,
+    url: object,
+    principal: object = None,
+    ops: object = None,
+    exclude_generator: object = None,
+    include_text: object = None,
+    after: object = None,
+) -> NewSubscription:
+    """The validated subscription of ``principal_id``, in whose place another ``principal`` may be told.
+
+    What may be called is the store's to judge. Raises ``InvalidInputError`` with every problem.
+    """
+    problems = Problems()
+    subscription = NewSubscription(
+        url=problems.required_text("url", url, max_chars=limits.URL_CHARS),
+        principal_id=problems.identifier("principal", principal) or principal_id,
+        ops=_ops(problems, ops),
+        exclude_generator=_generator(problems, exclude_generator),
+        include_text=problems.flag("include_text", include_text),
+        after=None if after is None else _number(problems, "after", after),
+    )
+    problems.raise_if_any()
+    return subscription
+
+
+def dead_letter_page(*, after: object = None, limit: object = None) -> tuple[int, int]:
+    """The validated cursor and limit of a page of dead letters."""
+    problems = Problems()
+    page = (
+        _number(problems, "after", after),
+        problems.integer(
+            "limit", limit, low=1, high=limits.DEAD_LIMIT_MAX, default=limits.DEAD_LIMIT_DEFAULT
+        ),
+    )
+    problems.raise_if_any()
+    return page
+
+
+def replayed_seqs(seqs: object) -> tuple[int, ...] | None:
+    """The validated numbers of dead letters; None for all."""
+    if seqs is None:
+        return None
+    problems = Problems()
+    # In a list, None is not "absent" but wrong: -1 stands for it.
+    numbers = [
+        _number(problems, f"seqs[{index}]", -1 if seq is None else seq)
+        for index, seq in enumerate(problems.items("seqs", seqs, max_items=limits.REPLAYED))
+    ]
+    problems.raise_if_any()
+    return tuple(numbers)
+
+
+def _number(problems: Problems, field: str, value: object) -> int:
+    return problems.integer(
+        field, value, low=0, high=limits.SAFE_INTEGER, default=0, rule="must be a non-negative integer"
+    )
 
 
 def _clamped(problems: Problems, field: str, value: object, *, low: int, high: int, default: int) -> int:
