@@ -16,6 +16,8 @@ EDGE = "kedg"
 TRANSFORM_CONFIG = "tcfg"
 TRANSFORM_RUN = "trun"
 GRANT = "mgrt"
+AUDIT_EVENT = "kaud"
+ERASURE = "kera"
 
 DIGITS = 22
 """Base62 digits that hold 128 bits."""

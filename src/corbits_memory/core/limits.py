@@ -33,6 +33,9 @@ QUERY_CHARS = 8_192
 SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX = 8, 50
 ENGINE_LIMIT_MAX = 100
 LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX = 20, 100
+AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX = 50, 500
+DERIVED_LISTED = 1_000
+"""Documents derived from a forgotten one that an answer lists."""
 FILTER_VALUES = 256
 """Entries of ``kinds``, ``entity_ids``, ``sources``."""
 MAX_PER_DOCUMENT = 50
