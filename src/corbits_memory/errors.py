@@ -11,7 +11,8 @@
     ├── ForbiddenError               403  somebody grants it
     ├── NotFoundError                404  unknown, or invisible to the caller
     ├── ConflictError                409  refused by the state of the memory
-    │   └── ExternalRefInUseError
+    │   ├── ExternalRefInUseError
+    │   └── DurableDocumentError
     ├── TooLargeError                413  the caller sends less
     ├── NotSupportedError            501  this store can't do it
     ├── UpstreamError                502  a model or the database failed
@@ -104,6 +105,12 @@ class ExternalRefInUseError(ConflictError):
     """This external_ref belongs to somebody else's document; use another reference."""
 
     code = "external_ref_in_use"
+
+
+class DurableDocumentError(ConflictError):
+    """The document has durable versions; forget it first, or give them another retention class."""
+
+    code = "durable_document"
 
 
 class TooLargeError(MemoryError):

@@ -11,6 +11,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     AddStatus,
+    AuditAction,
+    AuditOutcome,
+    AuditTarget,
     Capability,
     Channel,
     CreatedByKind,
@@ -116,6 +119,15 @@ class RevocableGrantStore(WritableGrantStore, Protocol):
 
     def delete_grant(self, tenant_id: str, grant_id: str) -> bool | Awaitable[bool]:
         """Whether there was such a grant."""
+        ...
+
+
+@runtime_checkable
+class ResourceGrantStore(GrantStore, Protocol):
+    """A grant store that can drop all grants on one resource, when the thing itself is gone."""
+
+    def delete_resource_grants(self, tenant_id: str, resource: str) -> Any:
+        """Every grant whose resource is exactly this one. Sync or async; what it answers is not looked at."""
         ...
 
 
@@ -409,6 +421,76 @@ class StoreCapabilities:
     supports_feed: bool = False
     supports_retention: bool = False
     supports_list: bool = True
+
+
+# --- lifecycle ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedDocument:
+    """A document that was made from another one, and its newest version that says so."""
+
+    document_id: str
+    version_id: str
+    forgotten: bool = False
+    """Forgotten along with its source now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetResult:
+    """``versions``: how many were forgotten now. ``derived``: what the caller may see of what was made from
+    them, directly or by way of others, and is not forgotten yet or was now; at most 1,000."""
+
+    document_id: str
+    versions: int
+    derived: tuple[DerivedDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeResult:
+    """``versions``: how many rows of versions are gone. ``derived`` as in :class:`ForgetResult`."""
+
+    document_id: str
+    versions: int
+    derived: tuple[DerivedDocument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionState:
+    """A version after a change of its retention class or status."""
+
+    version_id: str
+    document_id: str
+    status: str
+    retention_class: RetentionClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResult:
+    versions_deprecated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent:
+    """Who did what to which id, when, and what came of it. Holds no content."""
+
+    id: str
+    at: datetime
+    actor_id: str
+    action: AuditAction
+    target_type: AuditTarget
+    target_id: str
+    outcome: AuditOutcome
+    amount: int | None = None
+    """How many of what it was about, like versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage:
+    """Events, newest first. ``before`` asks for the next page; None: there is none."""
+
+    events: tuple[AuditEvent, ...]
+    before: str | None = None
 
 
 # --- reading by id ------------------------------------------------------------------------------------
@@ -707,6 +789,70 @@ class TaggedStore(Protocol):
     ) -> DocumentTags:
         """Effective for the next request. Raises ``NotFoundError`` for what the caller can't see, and
         ``ForbiddenError`` unless it is the owner."""
+        ...
+
+
+@runtime_checkable
+class RetentionStore(Protocol):
+    """A store that can forget. Each call is audited there, a refused one too.
+
+    What the caller can't see is ``NotFoundError``, what it sees and does not own ``ForbiddenError``.
+    """
+
+    async def forget(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        cascade: bool = False,
+        access: Access | None = None,
+    ) -> ForgetResult:
+        """Erase the content of all versions; ``cascade``: of the caller's documents derived from it too."""
+        ...
+
+    async def purge(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> PurgeResult:
+        """Remove the document with all that hangs on it. ``DurableDocumentError`` while a durable version is
+        not forgotten."""
+        ...
+
+    async def set_retention_class(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        retention_class: RetentionClass,
+        access: Access | None = None,
+    ) -> VersionState: ...
+
+    async def purge_on_demand(
+        self, *, tenant_id: str, actor_id: str, document_id: str, even_durable: bool = False
+    ) -> PurgeResult:
+        """:meth:`purge` by an operator, whoever owns the document."""
+        ...
+
+    async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
+        """Take an active or superseded version out of use; ``ConflictError`` from another status."""
+        ...
+
+    async def sweep_ephemeral(
+        self, *, tenant_id: str, actor_id: str, now: datetime | None = None
+    ) -> SweepResult:
+        """Deprecate what has expired at ``now`` (default: the store's clock)."""
+        ...
+
+
+@runtime_checkable
+class AuditStore(Protocol):
+    """A store that keeps who did what."""
+
+    async def audit_events(
+        self, *, tenant_id: str, limit: int, before: str | None = None, target_id: str | None = None
+    ) -> AuditPage:
+        """The newest events older than the one with the id ``before``, perhaps only those about one thing."""
         ...
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from corbits_memory.http.operations import Operation
+from corbits_memory.http.calls import Operation
 from tests.security.world import (
     ABSENT,
     ABSENT_VERSION,

@@ -26,7 +26,8 @@ from corbits_memory.core.enums import Capability
 from corbits_memory.core.ids import DOCUMENT, VERSION, encode_id
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.http.operations import OPERATIONS, Operation
+from corbits_memory.http.calls import Operation
+from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.plane import Memory
 from corbits_memory.server.app import host_app
 from corbits_memory.server.identity import TokenIdentity

@@ -163,3 +163,58 @@ class GrantOrigin(StrEnum):
     ROLE = "role"
     CREATOR = "creator"
     INVOKER = "invoker"
+
+
+class ErasureKind(StrEnum):
+    FORGET = "forget"
+    PURGE = "purge"
+
+
+class AuditAction(StrEnum):
+    """What the audit tells of."""
+
+    ADD = "add"
+    SHARE = "share"
+    UNSHARE = "unshare"
+    FORGET = "forget"
+    PURGE = "purge"
+    PURGE_ON_DEMAND = "purge_on_demand"
+    RETENTION_CLASS = "retention_class"
+    DEPRECATE = "deprecate"
+    SWEEP = "sweep"
+    PROMOTE = "promote"
+    DEMOTE = "demote"
+    GRANT = "grant"
+    REVOKE_GRANT = "revoke_grant"
+    CREATE_TOKEN = "create_token"  # noqa: S105 - names an act
+    REVOKE_TOKEN = "revoke_token"  # noqa: S105 - names an act
+
+
+class AuditTarget(StrEnum):
+    """What kind of thing an audited act was done to."""
+
+    TENANT = "tenant"
+    DOCUMENT = "document"
+    VERSION = "version"
+    GENERATION = "generation"
+    GRANT = "grant"
+    TOKEN = "token"  # noqa: S105 - names a thing
+
+
+class AuditOutcome(StrEnum):
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    """There was nothing left to do."""
+    FORBIDDEN = "forbidden"
+    """Refused: the actor may see it, but it is not its own."""
+    HELD = "held"
+    """Refused: a durable version holds it."""
+    FAILED = "failed"
+
+
+class DeprecatedReason(StrEnum):
+    """Why a version was deprecated; a code, since a user's own words would be content."""
+
+    DEPRECATED = "deprecated"
+    EPHEMERAL_TTL = "ephemeral_ttl"
+    SOURCE_UNSEEN = "source_unseen"

@@ -17,6 +17,8 @@ TRANSFORM_CONFIG = "tcfg"
 TRANSFORM_RUN = "trun"
 GRANT = "mgrt"
 SUBSCRIPTION = "msub"
+AUDIT_EVENT = "kaud"
+ERASURE = "kera"
 
 DIGITS = 22
 """Base62 digits that hold 128 bits."""

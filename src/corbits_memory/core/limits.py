@@ -39,6 +39,9 @@ CHUNK_PAGE_DEFAULT, CHUNK_PAGE_MAX = 100, 500
 FEED_LIMIT_DEFAULT, FEED_LIMIT_MAX = 50, 100
 FEED_TEXT_BYTES = 1024 * 1024
 """Text that one page of the feed carries, in UTF-8."""
+AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX = 50, 500
+DERIVED_LISTED = 1_000
+"""Documents derived from a forgotten one that an answer lists."""
 FILTER_VALUES = 256
 """Entries of ``kinds``, ``entity_ids``, ``sources``."""
 MAX_PER_DOCUMENT = 50

@@ -21,12 +21,13 @@ from psycopg.types.json import Jsonb
 from corbits_memory.access.tags import document_tag
 from corbits_memory.core import ids, limits
 from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd
+from corbits_memory.core.erasure import ERASED, erased_reference
 from corbits_memory.engine import drafts
 from corbits_memory.engine.access import note_tags, resolve_visibility, retag, visibility_parameters
 from corbits_memory.engine.audience import Source, narrow_to_sources, reserved_tags
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.ids import new_id
-from corbits_memory.engine.pool import Connection, Database
+from corbits_memory.engine.pool import Connection, Database, may_run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import (
     DatabaseError,
@@ -53,8 +54,6 @@ _ABOUT_A_ROW = (
     psycopg.errors.ProgramLimitExceeded,
 )
 """Errors that one document may have caused; all others concern the database itself."""
-_RETRIED = ("40001", "40P01")
-"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock."""
 
 
 @dataclass(slots=True)
@@ -124,6 +123,11 @@ class CaptureService:
                 "language is not a text search configuration of this database, like english, german or simple.",
                 details={"field": "language"},
             )
+        if (document.external_ref or "").startswith(ERASED):
+            raise InvalidInputError(
+                f"external_ref must not begin with {ERASED} (what is left of a forgotten document's own).",
+                details={"field": "external_ref"},
+            )
         draft = drafts.draft_document(
             document,
             position=position,
@@ -166,7 +170,7 @@ class CaptureService:
         lease_seconds: float,
     ) -> dict[int, AddResult | MemoryError]:
         async for attempt in stamina.retry_context(
-            on=_may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
+            on=may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
         ):
             with attempt:
                 for draft in group:
@@ -183,13 +187,6 @@ class CaptureService:
         if len(self._noted_tags) + len(tags) > NOTED_TAGS:
             self._noted_tags.clear()
         self._noted_tags.update((tenant_id, tag) for tag in tags)
-
-
-def _may_run_again(error: Exception) -> bool:
-    cause = error.__cause__
-    return (
-        isinstance(error, DatabaseError) and isinstance(cause, psycopg.Error) and cause.sqlstate in _RETRIED
-    )
 
 
 def _transactions(planned: list[Draft]) -> Iterator[list[Draft]]:
@@ -246,6 +243,7 @@ class _Writer:
                 continue
             self._settle_tags(draft, row)
             owned.append((draft, row))
+        await self._take_up([(draft, row) for draft, row in owned if "erased" in row])
         changed, retagged = await self._compare(owned, answers)
         if retagged:
             await retag(self._conn, self._tenant_id, retagged)
@@ -315,7 +313,40 @@ class _Writer:
             return {}
         rows = [drafts.document_row(draft, self._principal_id, self._tenant_id) for draft in group]
         claimed = await self._fetch("claim_documents", rows=rows)
-        return {(row["adapter"], row["external_ref"]): row for row in claimed}
+        found = {(row["adapter"], row["external_ref"]): row for row in claimed}
+        named = [draft.key for draft in group if draft.document.external_ref and found[draft.key]["fresh"]]
+        if named:
+            found.update(await self._forgotten(named, found))
+        return found
+
+    async def _forgotten(
+        self, keys: list[tuple[str, str]], claimed: dict[tuple[str, str], Row]
+    ) -> dict[tuple[str, str], Row]:
+        """Forgotten documents of these names, in the place of the rows that were made for them just now.
+
+        Asked after the claim, with a snapshot of its own: whoever forgets one meanwhile holds the claim up.
+        """
+        erased = {erased_reference(self._tenant_id, *key): key for key in keys}
+        rows = await self._fetch(
+            "forgotten_documents", adapters=[key[0] for key in erased.values()], refs=list(erased)
+        )
+        if not rows:
+            return {}
+        found = {}
+        for row in rows:
+            key = erased[row["external_ref"]]
+            found[key] = {**row, "fresh": False, "erased": True, "thread_seq": claimed[key]["thread_seq"]}
+        await self._run("drop_claims", documents=[claimed[key]["id"] for key in found])
+        return found
+
+    async def _take_up(self, forgotten: list[tuple[Draft, Row]]) -> None:
+        """Give forgotten documents their names back: they are added to anew."""
+        if forgotten:
+            rows = [
+                {"id": row["id"], "external_ref": draft.external_ref, "thread_seq": row["thread_seq"]}
+                for draft, row in forgotten
+            ]
+            await self._run("rename_documents", rows=rows)
 
     def _settle_tags(self, draft: Draft, row: Row) -> None:
         """What was not given stays as the document has it."""

@@ -189,15 +189,14 @@ class EmbeddingService:
             if not await self._registry.hold(conn, tenant_id, space):
                 await conn.execute(self._queries["release_chunks"], parameters)
                 return False
+            parameters["enqueued"] = [row["enqueued_at"] for row in rows]
             async with conn.pipeline():
+                await conn.execute(self._queries["hold_rows"], parameters)
                 await conn.execute(
                     space.compose(self._queries["store_vectors"]),
                     {**parameters, "vectors": [vector_text(v) for v in vectors]},
                 )
-                await conn.execute(
-                    self._queries["dequeue_chunks"],
-                    {**parameters, "enqueued": [row["enqueued_at"] for row in rows]},
-                )
+                await conn.execute(self._queries["dequeue_chunks"], parameters)
         return True
 
     async def _release(self, tenant_id: str, chunk_ids: Sequence[str]) -> None:

@@ -20,6 +20,8 @@ logger = logging.getLogger("corbits_memory.migrate")
 _FILE_NAME = re.compile(r"^\d{4}_[a-z0-9_]+\.sql$")
 _LOCK = "corbits-memory migrations"
 JOBS_SCHEMA = "memory_jobs"
+APPEND_ONLY = ("audit_event", "erasure")
+"""Tables whose rows the application may add and read, and never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,10 @@ async def _ensure_app_role(conn: Connection) -> None:
         for schema in (sql.Identifier("memory"), sql.SQL(await _extension_schemas(conn)))
     ]
     grants += [
-        sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(
-            sql.Identifier("memory", name), role
+        sql.SQL("GRANT {} ON {} TO {}").format(
+            sql.SQL("SELECT, INSERT" if name in APPEND_ONLY else "SELECT, INSERT, UPDATE, DELETE"),
+            sql.Identifier("memory", name),
+            role,
         )
         for (name,) in await tables.fetchall()
     ]

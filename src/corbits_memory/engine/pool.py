@@ -19,6 +19,9 @@ APP_ROLE = "corbits_memory_app"
 
 Connection = psycopg.AsyncConnection[TupleRow]
 
+_RUN_AGAIN = ("40001", "40P01")
+"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock."""
+
 ACQUIRE_SECONDS = 10.0
 READ_SECONDS = 8.0
 WRITE_SECONDS = 120.0
@@ -103,6 +106,14 @@ class Database:
                         await conn.rollback()
                     raise
                 await conn.commit()
+
+
+def may_run_again(error: Exception) -> bool:
+    """Whether a transaction that failed with this may simply be tried again."""
+    cause = error.__cause__
+    return (
+        isinstance(error, DatabaseError) and isinstance(cause, psycopg.Error) and cause.sqlstate in _RUN_AGAIN
+    )
 
 
 async def _register_vectors(conn: Connection) -> None:

@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from corbits_memory.config import EngineConfig
-from corbits_memory.core.enums import Degraded
+from corbits_memory.core.enums import Degraded, RetentionClass
 from corbits_memory.engine.access import TagChange, TagService
+from corbits_memory.engine.audit import AuditService
 from corbits_memory.engine.capture import CaptureService
 from corbits_memory.engine.documents import DocumentService
 from corbits_memory.engine.embedding import EmbeddingService
@@ -19,6 +20,7 @@ from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.push import PushWorker
+from corbits_memory.engine.retention import RetentionService
 from corbits_memory.engine.search.service import SearchService
 from corbits_memory.engine.statistics import StatisticsService
 from corbits_memory.engine.subscriptions import SubscriptionService
@@ -32,6 +34,7 @@ from corbits_memory.ports import (
     Access,
     AccessOf,
     AddResult,
+    AuditPage,
     CreatedSubscription,
     DeadLetter,
     DocumentDetail,
@@ -39,16 +42,20 @@ from corbits_memory.ports import (
     Embedder,
     FeedPage,
     FeedQuery,
+    ForgetResult,
     HistoryPage,
     NewDocument,
     NewSubscription,
+    PurgeResult,
     Reranker,
     SearchQuery,
     SearchResult,
     StoreCapabilities,
     Subscription,
+    SweepResult,
     TimelineEvent,
     VersionDetail,
+    VersionState,
 )
 
 logger = logging.getLogger("corbits_memory.store")
@@ -98,6 +105,8 @@ class PostgresDocumentStore:
         if self._access_of is not None:
             self.push.judge_by(self._access_of)
         self._tags = TagService(self._database)
+        self._retention = RetentionService(self._database)
+        self._audit = AuditService(self._database)
         self._documents = DocumentService(self._database)
         self.exporter = Exporter(self._database)
         self.restorer = Restorer(self._database, self._registry, self._embedder)
@@ -114,7 +123,10 @@ class PostgresDocumentStore:
     @property
     def capabilities(self) -> StoreCapabilities:
         return StoreCapabilities(
-            embeddings_configured=self._embedder is not None, enforces_grants=True, supports_feed=True
+            embeddings_configured=self._embedder is not None,
+            enforces_grants=True,
+            supports_feed=True,
+            supports_retention=True,
         )
 
     @property
@@ -266,6 +278,78 @@ class PostgresDocumentStore:
         if changed.waiting:
             await self._worker.embed_soon(tenant_id)
         return DocumentTags(version_id=changed.version_id, tags=changed.tags)
+
+    async def forget(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        cascade: bool = False,
+        access: Access | None = None,
+    ) -> ForgetResult:
+        forgotten = await self._retention.forget(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            cascade=cascade,
+            access=access,
+        )
+        if forgotten.waiting:
+            await self._worker.embed_soon(tenant_id)
+        return forgotten.result
+
+    async def purge(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> PurgeResult:
+        purged = await self._retention.purge(
+            tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+        )
+        if purged.waiting:
+            await self._worker.embed_soon(tenant_id)
+        return purged.result
+
+    async def purge_on_demand(
+        self, *, tenant_id: str, actor_id: str, document_id: str, even_durable: bool = False
+    ) -> PurgeResult:
+        purged = await self._retention.purge_on_demand(
+            tenant_id=tenant_id, actor_id=actor_id, document_id=document_id, even_durable=even_durable
+        )
+        if purged.waiting:
+            await self._worker.embed_soon(tenant_id)
+        return purged.result
+
+    async def set_retention_class(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        retention_class: RetentionClass,
+        access: Access | None = None,
+    ) -> VersionState:
+        return await self._retention.set_class(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            version_id=version_id,
+            retention_class=retention_class,
+            access=access,
+        )
+
+    async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
+        return await self._retention.deprecate(tenant_id=tenant_id, actor_id=actor_id, version_id=version_id)
+
+    async def sweep_ephemeral(
+        self, *, tenant_id: str, actor_id: str, now: datetime | None = None
+    ) -> SweepResult:
+        return await self._retention.sweep(
+            tenant_id=tenant_id, actor_id=actor_id, now=now if now is not None else self._clock()
+        )
+
+    async def audit_events(
+        self, *, tenant_id: str, limit: int, before: str | None = None, target_id: str | None = None
+    ) -> AuditPage:
+        return await self._audit.page(tenant_id=tenant_id, limit=limit, before=before, target_id=target_id)
 
     async def document(
         self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None

@@ -313,6 +313,8 @@ def _table_ddl(space: VectorSpace, *, second_lock: bool) -> sql.Composed:
            ) PARTITION BY HASH (tenant_id)""",
         "CREATE INDEX IF NOT EXISTS {hnsw} ON {table} USING hnsw (embedding {operators})",
         "CREATE INDEX IF NOT EXISTS {visible} ON {table} (tenant_id, generation, owner_id, status)",
+        # The planner's statistics would hold samples of what was forgotten.
+        "ALTER TABLE {table} ALTER embedding SET STATISTICS 0, ALTER attributes SET STATISTICS 0",
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
         "DROP POLICY IF EXISTS tenant ON {table}",
         "CREATE POLICY tenant ON {table} USING (tenant_id = current_setting('memory.tenant_id', true))",

@@ -33,6 +33,24 @@ ON CONFLICT (tenant_id, adapter, external_ref) WHERE external_ref IS NOT NULL DO
   CASE WHEN document.owner_principal_id = excluded.owner_principal_id THEN now() ELSE document.last_seen_at END
 RETURNING adapter, external_ref, id, owner_principal_id, thread_seq, access_tags, system_tags, xmax = 0 AS fresh
 
+-- name: forgotten_documents
+-- Documents that were forgotten and whose references these are; locked, in the order in which all lock them.
+SELECT d.adapter, d.external_ref, d.id, d.owner_principal_id, d.access_tags, d.system_tags
+FROM unnest(%(adapters)s::text[], %(refs)s::text[]) AS x(adapter, external_ref)
+JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.adapter = x.adapter AND d.external_ref = x.external_ref
+  AND d.external_ref IS NOT NULL
+ORDER BY d.id FOR UPDATE OF d
+
+-- name: drop_claims
+-- Rows that this transaction made and needs no more.
+DELETE FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = ANY (%(documents)s)
+
+-- name: rename_documents
+-- Forgotten documents that are added to anew have their references again.
+UPDATE memory.document d SET external_ref = x.external_ref, thread_seq = x.thread_seq
+FROM jsonb_to_recordset(%(rows)s) AS x(id text, external_ref text, thread_seq bigint)
+WHERE d.tenant_id = %(tenant)s AND d.id = x.id
+
 -- name: current_versions
 -- What is active now, and the highest number, of known documents.
 SELECT d.id AS document_id, a.id AS active_id, a.version AS active_version, a.content_hash, m.version AS last_version

@@ -107,14 +107,22 @@ LEFT JOIN LATERAL (
 WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s)
 ORDER BY r.chunk_id
 
+-- name: hold_rows
+-- Rows about to get their vectors, in key order. Whoever changes their readers or takes away what they were embedded
+-- with waits, or was first and is seen by the next statement.
+SELECT FROM memory.search_row r WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s)
+ORDER BY r.chunk_id FOR SHARE
+
 -- name: store_vectors
--- Vectors beside what search filters by. The lock keeps a change of tags from slipping in between.
+-- Vectors beside what search filters by, unless something has asked for them anew since their text was read.
 WITH fresh AS (
   SELECT r.tenant_id, r.chunk_id, r.generation, r.document_id, r.owner_id, r.access_tags, r.kind, r.status,
     r.occurred_at, r.attributes, n.embedding
-  FROM unnest(%(chunks)s::text[], %(vectors)s::text[]) AS n(chunk_id, embedding)
+  FROM unnest(%(chunks)s::text[], %(vectors)s::text[], %(enqueued)s::timestamptz[]) AS n(chunk_id, embedding, enqueued_at)
   JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = n.chunk_id
-  ORDER BY r.chunk_id FOR SHARE OF r
+  LEFT JOIN memory.embed_queue q ON q.tenant_id = %(tenant)s AND q.chunk_id = n.chunk_id
+  WHERE q.enqueued_at IS NOT DISTINCT FROM n.enqueued_at
+  ORDER BY r.chunk_id
 )
 INSERT INTO {table} (tenant_id, chunk_id, generation, document_id, owner_id, access_tags, kind, status, occurred_at,
   attributes, embedding)
