@@ -108,13 +108,13 @@ class World:
         """What is answered to these very bytes, until the server closes or has nothing more to say."""
         address = urlsplit(self.url)
         with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=5) as conn:
-            conn.sendall(request)
-            # Nothing more will come: the server needs not wait for it.
-            conn.shutdown(socket.SHUT_WR)
             answer = b""
             with contextlib.suppress(TimeoutError, ConnectionError):
+                conn.sendall(request)
                 while piece := conn.recv(65_536):
                     answer += piece
+                    # What else there is to say follows at once.
+                    conn.settimeout(0.3)
             return answer
 
     # --- looking ---

@@ -17,8 +17,9 @@ from corbits_memory.http.errors import error_answer
 from corbits_memory.plane import Memory
 from corbits_memory.server.docs import docs_routes
 from corbits_memory.server.health import Health
+from corbits_memory.server.listen import HEAD_BYTES
 from corbits_memory.server.metrics import Metrics
-from corbits_memory.server.middleware import Observed, SafeHeaders, TimelyBody
+from corbits_memory.server.middleware import Observed, SafeHeaders, SoundHead, TimelyBody
 
 
 def host_app(
@@ -48,6 +49,7 @@ def host_app(
         middleware=[
             Middleware(Observed, metrics=metrics),
             Middleware(SafeHeaders),
+            Middleware(SoundHead, head_bytes=HEAD_BYTES),
             Middleware(TimelyBody),
             *(
                 [Middleware(ProxyHeadersMiddleware, trusted_hosts=[*trusted_proxies])]

@@ -33,7 +33,9 @@ def bind(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
+        # TCP by name: only so does asyncio switch Nagle's algorithm off, which holds the second part of an answer
+        # back for 40 ms in a connection that was used before.
+        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
         raise PortTakenError(
             f"{host} is no address of this machine ({error.strerror}): mend --host."

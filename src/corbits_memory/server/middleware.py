@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from corbits_memory.errors import MemoryError
+from corbits_memory.errors import InvalidInputError, MemoryError
 from corbits_memory.http.errors import REQUEST_ID, request_id_of
 from corbits_memory.server.metrics import UNMATCHED, Metrics
 from corbits_memory.wire.responses import error_response
@@ -44,6 +44,17 @@ class RequestTimeoutError(MemoryError):
 
     status = 408
     code = "request_timeout"
+
+
+class HeadTooLargeError(MemoryError):
+    """The request's path and headers are too large; send less in them."""
+
+    status = 431
+    code = "head_too_large"
+
+
+class TwoLengthsError(InvalidInputError):
+    """A request has either a content-length or a transfer-encoding: with both, two readers see two requests."""
 
 
 class Observed:
@@ -107,6 +118,31 @@ class SafeHeaders:
         await self._app(scope, receive, add if scope["type"] == "http" else send)
 
 
+class SoundHead:
+    """Refuses heads that are too large, or that a proxy in front may read otherwise than this server does."""
+
+    def __init__(self, app: ASGIApp, *, head_bytes: int) -> None:
+        self._app = app
+        self._head_bytes = head_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._problem(scope) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await _refusal(Request(scope), problem)(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> MemoryError | None:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        target = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+        # The server's own limit holds for heads that come in pieces only.
+        if target + sum(len(name) + len(value) + 4 for name, value in headers) > self._head_bytes:
+            return HeadTooLargeError()
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+            return TwoLengthsError()
+        return None
+
+
 class TimelyBody:
     """Gives up bodies that trickle, with 408: they would hold memory and a place for as long as they like."""
 
@@ -153,11 +189,11 @@ class TimelyBody:
 
         await self._app(scope, timely, once)
         if gave_up and not started:
-            await _timed_out(Request(scope))(scope, receive, send)
+            await _refusal(Request(scope), RequestTimeoutError())(scope, receive, send)
 
 
-def _timed_out(request: Request) -> JSONResponse:
-    error = RequestTimeoutError()
+def _refusal(request: Request, error: MemoryError) -> JSONResponse:
+    """The answer, after which nothing more of this connection is read."""
     return JSONResponse(
         error_response(error).to_json(),
         status_code=error.status,
