@@ -11,6 +11,7 @@ from corbits_memory.core.enums import Capability
 from corbits_memory.errors import ForbiddenError, InvalidInputError
 from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.feed import FEED_OPERATIONS
+from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
@@ -201,4 +202,5 @@ OPERATIONS: tuple[Operation, ...] = (
         response=responses.ShareResponse,
     ),
     *FEED_OPERATIONS,
+    *PUSH_OPERATIONS,
 )
