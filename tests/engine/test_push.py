@@ -173,14 +173,14 @@ async def test_a_subscription_is_told_what_its_principal_may_see(
 
 
 async def test_grants_are_those_of_the_moment_of_sending(open_store: OpenStore, receiver: Receiver) -> None:
-    grants = InMemoryGrantStore([grant("memory.space:eng")])
+    grants = InMemoryGrantStore([grant("memory.space:eng", tenant_id=T)])
     store = await open_store(push=HERE)
     memory = Memory(store, grant_store=grants)
     await subscribe(store, receiver.url, principal="bob")
     await add(store, note("1", access_tags=("memory.space:eng",)))
     await settle(store)
     await add(store, note("2", access_tags=("memory.space:eng",)))
-    grants.delete_grant(T, "bob:search:allow:memory.space:eng")
+    assert grants.delete_grant(T, "bob:search:allow:memory.space:eng")
     await settle(store)
     assert receiver.seqs == [1]
     assert memory.capabilities.supports_feed

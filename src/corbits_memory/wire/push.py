@@ -19,7 +19,7 @@ Seq = Annotated[int, Field(ge=0, le=limits.SAFE_INTEGER)]
 class SubscribeRequest(Request):
     """Where to send the feed, and whose."""
 
-    url: Annotated[str, Field(min_length=1, max_length=limits.URL_CHARS)] = Field(
+    url: Annotated[str, Field(max_length=limits.URL_CHARS, pattern=r"^https?://\S+$")] = Field(
         description="https, without user, password and fragment; its host must be of the public internet, unless "
         "an operator allowed it."
     )
@@ -104,7 +104,7 @@ def subscription_response(subscription: Subscription) -> SubscriptionResponse:
         position=subscription.position,
         failures=subscription.failures,
         last_error=subscription.last_error,
-        last_delivered_at=delivered and iso_instant(delivered),
+        last_delivered_at=None if delivered is None else iso_instant(delivered),
         created_at=iso_instant(subscription.created_at),
         dead=subscription.dead,
     )
