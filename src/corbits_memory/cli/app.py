@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from corbits_memory.cli import add, db, doctor, embed, feed, search, serve, token
+from corbits_memory.cli import add, db, doctor, embed, feed, search, serve, token, webhook
 from corbits_memory.cli.imports import command as imports
 
 app = typer.Typer(
@@ -44,5 +44,6 @@ app.command("list")(search.list_documents)
 app.command("feed")(feed.feed)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(db.app, name="db")
 app.add_typer(embed.app, name="embed")
