@@ -4,8 +4,10 @@ import asyncio
 import hashlib
 import hmac
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -122,6 +124,22 @@ async def test_each_is_signed_over_its_time_and_body(
     ).hexdigest()
     assert given == f"v1={expected}"
     assert sign("other", int(timestamp), received.body) != received.headers[SIGNATURE]
+
+
+def test_what_the_documentation_says_verifies_it() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "feed.md").read_text(encoding="utf-8")
+    (code,) = [
+        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def verify" in block
+    ]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    verify, now, body = names["verify"], int(time.time()), b'{"a": 1}'
+    assert verify("whsec_x", sign("whsec_x", now, body), body)
+    assert not verify("whsec_y", sign("whsec_x", now, body), body)
+    assert not verify("whsec_x", sign("whsec_x", now, body), body + b" ")
+    assert not verify("whsec_x", sign("whsec_x", now - 301, body), body)
+    for broken in ("", "t=,v1=", "v1=x", f"t={now}", "nonsense", f"t={now},v1="):
+        assert not verify("whsec_x", broken, body)
 
 
 async def test_a_subscription_may_begin_at_the_beginning_and_bring_texts(
