@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.datasets import DataMissingError
 from benchmarks.report import replace_section, section
 
-PARTS = ("retrieval", "speed", "access", "start", "memory")
+PARTS = ("retrieval", "speed", "access", "start", "memory", "feed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,6 +53,10 @@ async def _run(part: str, options: argparse.Namespace) -> str:
         from benchmarks.start import run_start
 
         return await run_start(quick=options.quick)
+    if part == "feed":
+        from benchmarks.feed import run_feed
+
+        return await run_feed(quick=options.quick)
     from benchmarks.memory import run_memory
 
     return await run_memory()

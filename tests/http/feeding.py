@@ -5,20 +5,28 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 
+from corbits_memory.config import PushConfig
 from corbits_memory.core.enums import CreatedByKind, FeedOp, VersionStatus
-from corbits_memory.errors import InvalidCursorError, MemoryError
+from corbits_memory.engine.outbound import Outbound
+from corbits_memory.errors import InvalidCursorError, MemoryError, NotFoundError
 from corbits_memory.ports import (
     Access,
+    AccessOf,
     AddResult,
+    CreatedSubscription,
+    DeadLetter,
     FeedEntry,
     FeedPage,
     FeedQuery,
     FeedVersion,
     NewDocument,
+    NewSubscription,
+    Subscription,
 )
 from corbits_memory.testing import FakeDocumentStore
 
@@ -98,6 +106,68 @@ class FeedingStore(FakeDocumentStore):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
+
+
+class PushingStore(FeedingStore):
+    """Also takes subscriptions whose URLs have an allowed form; delivers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.access_of: AccessOf | None = None
+        self.subscribed: dict[str, dict[str, Subscription]] = {}
+        self.replayed: list[Sequence[int] | None] = []
+
+    def judge_by(self, access_of: AccessOf) -> None:
+        self.access_of = access_of
+
+    async def subscribe(
+        self, *, tenant_id: str, principal_id: str, subscription: NewSubscription
+    ) -> CreatedSubscription:
+        Outbound(PushConfig()).target(subscription.url)
+        of_tenant = self.subscribed.setdefault(tenant_id, {})
+        made = Subscription(
+            id=f"msub_{len(of_tenant) + 1}",
+            url=subscription.url,
+            principal_id=subscription.principal_id,
+            created_by=principal_id,
+            ops=tuple(sorted(subscription.ops)),
+            exclude_generator=subscription.exclude_generator,
+            include_text=subscription.include_text,
+            position=subscription.after or 0,
+            failures=0,
+            last_error=None,
+            last_delivered_at=None,
+            created_at=AT,
+            dead=1,
+        )
+        of_tenant[made.id] = made
+        return CreatedSubscription(subscription=made, secret="whsec_x")
+
+    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
+        return list(self.subscribed.get(tenant_id, {}).values())
+
+    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+        self._known(tenant_id, subscription_id)
+        del self.subscribed[tenant_id][subscription_id]
+
+    async def dead_letters(
+        self, *, tenant_id: str, subscription_id: str, after: int, limit: int
+    ) -> Sequence[DeadLetter]:
+        self._known(tenant_id, subscription_id)
+        dead = DeadLetter(seq=7, op=FeedOp.UPSERT, version_id="kver_1", failures=12, error="no", failed_at=AT)
+        return [dead][:limit] if after < dead.seq else []
+
+    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None) -> int:
+        self._known(tenant_id, subscription_id)
+        self.replayed.append(seqs)
+        return 1 if seqs is None else len(seqs)
+
+    def _known(self, tenant_id: str, subscription_id: str) -> None:
+        if subscription_id not in self.subscribed.get(tenant_id, {}):
+            raise NotFoundError("subscription not found")
+
+
+AT = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from corbits_memory import config
 from corbits_memory.config import (
     EmbedConfig,
     EngineConfig,
+    PushConfig,
     RerankConfig,
     check_rerank_config,
     default_max_doc_chars,
@@ -375,3 +376,37 @@ def test_the_example_file_names_every_variable_and_changes_none() -> None:
     named = {match[1] for line in lines if (match := re.match(r"#? ?([A-Z][A-Z0-9_]+)=", line))}
     assert set(variables()) <= named
     assert all(line.startswith("#") or not line.strip() for line in lines)
+
+
+# --- webhooks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, PushConfig()),
+        ({"WEBHOOK_ALLOW_HTTP": "true"}, PushConfig(allow_http=True)),
+        ({"WEBHOOK_ALLOW_HTTP": "false", "WEBHOOK_ALLOWED_HOSTS": " "}, PushConfig()),
+        (
+            {"WEBHOOK_ALLOWED_HOSTS": "hooks.internal, 10.1.0.0/16,::1,fd00::/8,"},
+            PushConfig(allowed_hosts=("hooks.internal", "10.1.0.0/16", "::1", "fd00::/8")),
+        ),
+    ],
+)
+def test_webhooks(environ: dict[str, str], expected: PushConfig) -> None:
+    assert load_memory_config(environ, database_url=DATABASE).memory.push == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WEBHOOK_ALLOW_HTTP", "yes"),
+        ("WEBHOOK_ALLOWED_HOSTS", "https://hooks.internal"),
+        ("WEBHOOK_ALLOWED_HOSTS", "hooks.internal:8080"),
+        ("WEBHOOK_ALLOWED_HOSTS", "*.internal"),
+        ("WEBHOOK_ALLOWED_HOSTS", "a b"),
+    ],
+)
+def test_webhook_settings_that_mean_nothing_are_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        load_memory_config({name: value}, database_url=DATABASE)

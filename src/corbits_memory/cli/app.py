@@ -18,6 +18,7 @@ from corbits_memory.cli import (
     serve,
     tenant,
     token,
+    webhook,
 )
 from corbits_memory.cli.imports import command as imports
 
@@ -64,5 +65,6 @@ app.add_typer(token.app, name="token")
 app.add_typer(grant.app, name="grant")
 app.add_typer(role.app, name="role")
 app.add_typer(tenant.app, name="tenant")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(db.app, name="db")
 app.add_typer(embed.app, name="embed")

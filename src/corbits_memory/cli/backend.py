@@ -47,6 +47,20 @@ class FeedBackend(Backend, Protocol):
         """Entries as they come."""
 
 
+class FullBackend(FeedBackend, Protocol):
+    """And webhooks."""
+
+    async def subscribe(self, body: Mapping[str, Any]) -> Json: ...
+
+    async def subscriptions(self) -> Json: ...
+
+    async def unsubscribe(self, subscription_id: str) -> Json: ...
+
+    async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json: ...
+
+    async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The options of a verb that say what it talks to."""
@@ -62,7 +76,7 @@ class Target:
 @asynccontextmanager
 async def open_backend(
     target: Target, environ: Mapping[str, str], *, run_worker: bool = False
-) -> AsyncIterator[FeedBackend]:
+) -> AsyncIterator[FullBackend]:
     """The backend that the options, and after them the environment, ask for.
 
     ``run_worker`` has a memory that is opened here fill in vectors meanwhile; a server does so anyway.

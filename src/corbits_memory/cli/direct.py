@@ -9,7 +9,7 @@ from corbits_memory.cli.local import open_database
 from corbits_memory.feed_json import entry_json
 from corbits_memory.plane import Memory
 from corbits_memory.server.startup import migrate, open_plane
-from corbits_memory.wire import documents, requests, responses
+from corbits_memory.wire import documents, push, requests, responses
 from corbits_memory.wire.feed import feed_response
 
 
@@ -75,6 +75,30 @@ class DirectBackend:
     async def follow(self, asked: Mapping[str, Any]) -> AsyncIterator[Json]:
         async for entry in self._memory.follow(tenant_id=self._tenant, principal_id=self._principal, **asked):
             yield entry_json(entry)
+
+    async def subscribe(self, body: Mapping[str, Any]) -> Json:
+        created = await self._memory.subscribe(tenant_id=self._tenant, principal_id=self._principal, **body)
+        return push.subscribe_response(created).to_json()
+
+    async def subscriptions(self) -> Json:
+        found = await self._memory.subscriptions(tenant_id=self._tenant)
+        return push.subscriptions_response(found).to_json()
+
+    async def unsubscribe(self, subscription_id: str) -> Json:
+        await self._memory.unsubscribe(tenant_id=self._tenant, subscription_id=subscription_id)
+        return push.UnsubscribeResponse(id=subscription_id, removed=True).to_json()
+
+    async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json:
+        dead = await self._memory.dead_letters(
+            tenant_id=self._tenant, subscription_id=subscription_id, after=after, limit=limit
+        )
+        return push.dead_letters_response(dead).to_json()
+
+    async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json:
+        replayed = await self._memory.replay(
+            tenant_id=self._tenant, subscription_id=subscription_id, seqs=seqs
+        )
+        return push.ReplayResponse(replayed=replayed).to_json()
 
 
 @asynccontextmanager

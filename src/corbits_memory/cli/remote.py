@@ -101,6 +101,24 @@ class RemoteBackend:
                 note(f"{error.message} Trying again.")
             await asyncio.sleep(AGAIN_SECONDS)
 
+    async def subscribe(self, body: Mapping[str, Any]) -> Json:
+        return await self._send("POST", "/subscriptions", repeatable=False, json=dict(body))
+
+    async def subscriptions(self) -> Json:
+        return await self._send("GET", "/subscriptions", repeatable=True)
+
+    async def unsubscribe(self, subscription_id: str) -> Json:
+        return await self._send("DELETE", _of(subscription_id), repeatable=False)
+
+    async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json:
+        path, page = _of(subscription_id, "/dead"), {"after": str(after), "limit": str(limit)}
+        return await self._send("GET", path, repeatable=True, params=page)
+
+    async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json:
+        return await self._send(
+            "POST", _of(subscription_id, "/replay"), repeatable=False, json={"seqs": seqs}
+        )
+
     async def _stream(self, path: str, **content: Any) -> AsyncIterator[ServerEvent]:
         """The events of one connection, until it ends. Raises ``ServerError``."""
         timeout = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
@@ -158,6 +176,10 @@ class RemoteBackend:
             return _TooLargeError(message)
         kind = _PassingError if response.status_code in _AGAIN else ServerError
         return kind(f"The server answered {response.status_code}: {message}", details=error.get("details"))
+
+
+def _of(subscription_id: str, path: str = "") -> str:
+    return f"/subscriptions/{quote(subscription_id, safe='')}{path}"
 
 
 def _feed_parameters(asked: Mapping[str, Any]) -> list[tuple[str, str]]:

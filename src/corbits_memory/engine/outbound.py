@@ -195,8 +195,8 @@ class Outbound:
             return "must not hold a user or password"
         if "#" in url:
             return "must not hold a fragment"
-        if parts.port == 0:
-            return "must not name port 0"
+        if parts.port is not None and not 0 < parts.port <= 65_535:
+            return "must name a port from 1 to 65535, or none"
         return None
 
     def _allows(self, target: Target, address: Address) -> bool:

@@ -1,6 +1,5 @@
 """The feed's routes."""
 
-import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from corbits_memory.feed_json import entry_json
 from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.errors import told_error
 from corbits_memory.http.events import HEARTBEAT, MEDIA_TYPE, EventStream, event, position
+from corbits_memory.http.query import digits, flag, number, once, words
 from corbits_memory.ports import FeedPage, FeedQuery
 from corbits_memory.validation import Problems, feed_query
 from corbits_memory.wire import fields, responses
@@ -32,7 +32,6 @@ GUARD_SECONDS = 10.0
 _AFTER = "must be a non-negative integer"
 _LIMIT = f"must be an integer from 1 to {limits.FEED_LIMIT_MAX}"
 _INCLUDES = ("text",)
-_DIGITS = re.compile(r"[0-9]{1,16}")
 
 
 async def feed(call: Call) -> responses.Response:
@@ -99,20 +98,21 @@ async def _page(call: Call, query: FeedQuery) -> FeedPage:
 
 
 def _resumed(value: str) -> int:
-    if not _DIGITS.fullmatch(value) or int(value) > limits.SAFE_INTEGER:
+    seq = digits(value)
+    if seq is None:
         raise InvalidInputError(f"{LAST_EVENT_ID} {_AFTER}")
-    return int(value)
+    return seq
 
 
 def query_of(call: Call) -> FeedQuery:
     """From the query string; what is empty counts as absent. Raises ``InvalidInputError``."""
     problems = Problems()
-    after = _number(call, problems, "after", low=0, high=limits.SAFE_INTEGER, rule=_AFTER)
-    limit = _number(call, problems, "limit", low=1, high=limits.FEED_LIMIT_MAX, rule=_LIMIT)
-    ops = _words(call, problems, "ops", tuple(FeedOp))
-    includes = _words(call, problems, "include", _INCLUDES)
-    with_text = _flag(call, problems, "include_text")
-    generator = _once(call, problems, "exclude_generator")
+    after = number(call, problems, "after", low=0, high=limits.SAFE_INTEGER, rule=_AFTER)
+    limit = number(call, problems, "limit", low=1, high=limits.FEED_LIMIT_MAX, rule=_LIMIT)
+    ops = words(call, problems, "ops", tuple(FeedOp))
+    includes = words(call, problems, "include", _INCLUDES)
+    with_text = flag(call, problems, "include_text")
+    generator = once(call, problems, "exclude_generator")
     problems.raise_if_any()
     return feed_query(
         after=after,
@@ -121,42 +121,6 @@ def query_of(call: Call) -> FeedQuery:
         exclude_generator=generator,
         include_text=with_text or "text" in includes,
     )
-
-
-def _once(call: Call, problems: Problems, name: str) -> str | None:
-    given = [value for value in call.request.query_params.getlist(name) if value]
-    if len(given) > 1:
-        problems.add(name, "must be given once")
-    return given[0] if given else None
-
-
-def _flag(call: Call, problems: Problems, name: str) -> bool:
-    given = _once(call, problems, name)
-    if given not in {None, "true", "false"}:
-        problems.add(name, "must be true or false")
-    return given == "true"
-
-
-def _number(call: Call, problems: Problems, name: str, *, low: int, high: int, rule: str) -> int | None:
-    """Decimal digits."""
-    given = _once(call, problems, name)
-    if given is None:
-        return None
-    number = int(given) if _DIGITS.fullmatch(given) else -1
-    if not low <= number <= high:
-        problems.add(name, rule)
-        return None
-    return number
-
-
-def _words(call: Call, problems: Problems, name: str, allowed: tuple[str, ...]) -> list[str]:
-    """Words of a list, with commas or repeated."""
-    words = [
-        word.strip() for value in call.request.query_params.getlist(name) for word in value.split(",") if word
-    ]
-    if any(word not in allowed for word in words):
-        problems.add(name, f"must be some of: {', '.join(allowed)}")
-    return words
 
 
 FILTERS: tuple[Mapping[str, Any], ...] = (

@@ -12,6 +12,7 @@ from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.documents import DOCUMENT_OPERATIONS
 from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.http.parameters import number
+from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
@@ -186,4 +187,5 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     *DOCUMENT_OPERATIONS,
     *FEED_OPERATIONS,
+    *PUSH_OPERATIONS,
 )
