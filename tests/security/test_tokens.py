@@ -13,7 +13,7 @@ import pytest
 from corbits_memory.core.enums import Capability
 from corbits_memory.core.ids import DOCUMENT, encode_id
 from corbits_memory.engine.ids import new_id
-from corbits_memory.http.operations import Operation
+from corbits_memory.http.calls import Operation
 from corbits_memory.server.settings import FAILURES_PER_MINUTE
 from tests.security.world import BODY, CANARY, EVERY, WITH_IDS, World, path_of, world_over
 from tests.support.postgres import NewDatabase
