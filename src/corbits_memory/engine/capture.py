@@ -6,6 +6,7 @@ fails as a whole is tried again one document at a time, so that one spoils no ot
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ import psycopg
 import stamina
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
-from psycopg.types.json import Jsonb
 
 from corbits_memory.access.tags import document_tag
 from corbits_memory.core import ids, limits
@@ -47,6 +47,7 @@ TRANSACTION_DOCUMENTS = 500
 NOTED_TAGS = 100_000
 """Tags that a process remembers to be in use, so that not every capture writes them down again."""
 RETRIES = 5
+_ROWS = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _ABOUT_A_ROW = (
     psycopg.DataError,
     psycopg.IntegrityError,
@@ -405,8 +406,9 @@ class _Writer:
         await self._keep_raw_captures(changed)
         superseding = [draft for draft in changed if draft.supersedes]
         versions = [drafts.version_row(draft) for draft in changed]
-        chunks = [row for draft in changed for row in drafts.chunk_rows(draft)]
-        chunk_ids = [row["id"] for row in chunks]
+        chunk_ids = [chunk_id for draft in changed for chunk_id in draft.chunk_ids]
+        # Written out once for the two statements that read it.
+        chunks = _dump([row for draft in changed for row in drafts.chunk_rows(draft)])
         again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
         dropped: AsyncCursor[TupleRow] | None = None
         async with self._conn.pipeline():
@@ -419,22 +421,43 @@ class _Writer:
             if again:
                 await self._run("update_documents", rows=again)
             await self._run("insert_versions", rows=versions, generation=self._generation)
-            if chunks:
-                await self._run("insert_chunks", rows=chunks)
-                await self._run("insert_search_rows", rows=chunks, generation=self._generation)
+            if chunk_ids:
+                await self._run("insert_chunks", chunks=chunks)
+                await self._run("insert_search_rows", chunks=chunks, generation=self._generation)
                 owners = [draft.owner for draft in changed for _ in draft.chunk_ids]
                 await self._run("enqueue_chunks", chunks=chunk_ids, owners=owners, lease=self._lease_seconds)
-                if any(draft.document.thread for draft in changed):
-                    await self._run("enqueue_followers", chunks=chunk_ids)
+                await self._enqueue_followers(changed, chunk_ids)
         self._dropped_chunks = dropped.rowcount if dropped else 0
         await self._insert_graph(changed)
 
+    async def _enqueue_followers(self, changed: list[Draft], chunk_ids: list[str]) -> None:
+        spans: dict[str, tuple[datetime, datetime]] = {}
+        for draft in changed:
+            if draft.document.thread:
+                earliest, latest = spans.get(draft.document.thread, (draft.occurred_at, draft.occurred_at))
+                spans[draft.document.thread] = (
+                    min(earliest, draft.occurred_at),
+                    max(latest, draft.occurred_at),
+                )
+        if spans:
+            await self._run(
+                "enqueue_followers",
+                threads=list(spans),
+                earliest=[earliest for earliest, _ in spans.values()],
+                latest=[latest for _, latest in spans.values()],
+                chunks=chunk_ids,
+                generation=self._generation,
+            )
+
     async def _keep_raw_captures(self, changed: list[Draft]) -> None:
         rows = [drafts.raw_capture_row(draft) for draft in changed]
-        await self._run("keep_raw_captures", rows=rows)
-        # A second statement: one that raced sees the other's row only with a new snapshot.
-        found = await self._fetch("raw_captures", hashes=[row["source_hash"] for row in rows])
+        found = await self._fetch("keep_raw_captures", rows=rows)
         kept = {row["source_hash"]: row["id"] for row in found}
+        known = [row["source_hash"] for row in rows if row["source_hash"] not in kept]
+        if known:
+            # A second statement: one that raced sees the other's row only with a new snapshot.
+            found = await self._fetch("raw_captures", hashes=known)
+            kept.update((row["source_hash"], row["id"]) for row in found)
         for draft, row in zip(changed, rows, strict=True):
             draft.raw_capture_id = kept[row["source_hash"]]
 
@@ -486,7 +509,7 @@ class _Writer:
 
     def _bind(self, parameters: dict[str, Any]) -> dict[str, Any]:
         if "rows" in parameters:
-            parameters["rows"] = Jsonb(parameters["rows"])
+            parameters["rows"] = _dump(parameters["rows"])
         return {"tenant": self._tenant_id, "principal": self._principal_id, **parameters}
 
 
@@ -495,6 +518,10 @@ def _receipt(draft: Draft) -> ShareReceipt | None:
     if draft.document.share is None and not draft.withheld:
         return None
     return ShareReceipt(tags=tuple(draft.tags), principals=tuple(draft.peers), withheld=tuple(draft.withheld))
+
+
+def _dump(rows: list[Row]) -> str:
+    return _ROWS.encode(rows)
 
 
 def _edges(draft: Draft, entities: dict[tuple[str, str], str]) -> Iterator[Row]:

@@ -26,7 +26,7 @@ SELECT %(tenant)s, x.id, x.kind, x.title, x.adapter, x.external_ref, %(principal
     SELECT d.thread_seq FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.thread = x.thread
     ORDER BY d.thread_seq DESC LIMIT 1), 0) END,
   x.author
-FROM jsonb_to_recordset(%(rows)s) AS x(position integer, id text, kind text, title text, adapter text,
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(position integer, id text, kind text, title text, adapter text,
   external_ref text, access_tags text[], system_tags text[], attributes jsonb, thread text, author text)
 ORDER BY x.adapter COLLATE "C", x.external_ref COLLATE "C"
 ON CONFLICT (tenant_id, adapter, external_ref) WHERE external_ref IS NOT NULL DO UPDATE SET last_seen_at =
@@ -66,13 +66,14 @@ LEFT JOIN LATERAL (
 -- The payloads as received; an identical one is kept once.
 INSERT INTO memory.raw_capture (tenant_id, id, adapter, external_ref, raw_text, metadata, source_hash)
 SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, x.metadata, x.source_hash
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, adapter text, external_ref text, raw_text text, metadata jsonb,
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, adapter text, external_ref text, raw_text text, metadata jsonb,
   source_hash text)
 ORDER BY x.source_hash COLLATE "C"
 ON CONFLICT (tenant_id, source_hash) WHERE source_hash IS NOT NULL DO NOTHING
+RETURNING source_hash, id
 
 -- name: raw_captures
--- The ids of payloads by their hash.
+-- The ids of payloads that were there before, by their hash.
 SELECT source_hash, id FROM memory.raw_capture WHERE tenant_id = %(tenant)s AND source_hash = ANY (%(hashes)s)
   AND source_hash IS NOT NULL
 
@@ -90,7 +91,7 @@ WHERE tenant_id = %(tenant)s AND document_id = ANY (%(documents)s) AND generatio
 -- The document shows its newest version.
 UPDATE memory.document d SET title = x.title, kind = x.kind, attributes = x.attributes, author = x.author,
   thread = x.thread, access_tags = x.access_tags, system_tags = x.system_tags
-FROM jsonb_to_recordset(%(rows)s) AS x(document_id text, title text, kind text, attributes jsonb, author text,
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(document_id text, title text, kind text, attributes jsonb, author text,
   thread text, access_tags text[], system_tags text[])
 WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
 
@@ -104,7 +105,7 @@ SELECT %(tenant)s, x.id, x.document_id, x.version, x.supersedes, x.content_hash,
   x.tags, x.thread, x.author, x.language, x.occurred_at, x.owner, %(principal)s, x.created_by_kind,
   x.generator_agent_id, x.authority, x.actor_count, x.has_social_signal, x.source_class, x.raw_capture_id,
   %(generation)s, x.provenance, x.temporal_class, x.valid_from, x.valid_until, x.retention_class
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, document_id text, version integer, supersedes text, owner text,
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, document_id text, version integer, supersedes text, owner text,
   content_hash text, title text, kind text, attributes jsonb, tags text[], thread text, author text, language text,
   occurred_at timestamptz, created_by_kind text, generator_agent_id text, authority real, actor_count integer,
   has_social_signal boolean, source_class text, raw_capture_id text, provenance text, temporal_class text,
@@ -114,7 +115,7 @@ FROM jsonb_to_recordset(%(rows)s) AS x(id text, document_id text, version intege
 -- Their text.
 INSERT INTO memory.chunk (tenant_id, id, version_id, document_id, ordinal, text, role, token_count)
 SELECT %(tenant)s, x.id, x.version_id, x.document_id, x.ordinal, x.text, x.role, x.token_count
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, version_id text, document_id text, ordinal integer, text text,
+FROM json_to_recordset(%(chunks)s::json) AS x(id text, version_id text, document_id text, ordinal integer, text text,
   role text, token_count integer)
 
 -- name: insert_search_rows
@@ -125,7 +126,7 @@ INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, ver
 SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, 'active', v.owner_principal_id, v.access_tags,
   v.kind, nullif(v.attributes, '{}'), v.thread, x.thread_seq, x.context_key, v.author, v.occurred_at, v.valid_from,
   v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts, i.terms, i.lex
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, version_id text, document_id text, ordinal integer, thread_seq bigint,
+FROM json_to_recordset(%(chunks)s::json) AS x(id text, version_id text, document_id text, ordinal integer, thread_seq bigint,
   context_key text, head text, body text, words integer, asks boolean)
 JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = x.version_id
 CROSS JOIN LATERAL (SELECT memory.analyse(v.language, x.head, x.body) AS fts OFFSET 0) AS a
@@ -135,28 +136,47 @@ CROSS JOIN LATERAL memory.index_terms(memory.term_seed(%(tenant)s, %(generation)
 -- New chunks wait for their vectors; the capture itself has first go until the lease ends.
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id, not_before)
 SELECT %(tenant)s, c.id, c.owner, now() + make_interval(secs => %(lease)s)
-FROM unnest(%(chunks)s::text[], %(owners)s::text[]) AS c(id, owner)
+FROM unnest(%(chunks)b::text[], %(owners)b::text[]) AS c(id, owner)
 
 -- name: enqueue_followers
--- A turn is embedded with the one before it: one that now has another before it is embedded again.
+-- A turn is embedded with the one before it: one that now has another before it is embedded again. Most turns come
+-- last: a look at each thread's rows from the earliest new one on says whether there is any other to look for.
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
+WITH late AS MATERIALIZED (
+  SELECT t.thread, t.earliest, t.latest
+  FROM unnest(%(threads)s::text[], %(earliest)s::timestamptz[], %(latest)s::timestamptz[])
+    AS t(thread, earliest, latest)
+  CROSS JOIN LATERAL (
+    SELECT n.chunk_id FROM memory.search_row n
+    WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = t.thread
+      AND n.occurred_at >= t.earliest AND n.chunk_id <> ALL (%(chunks)b::text[])
+    ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS other
+), placed AS MATERIALIZED (
+  SELECT r.* FROM late
+  CROSS JOIN LATERAL (
+    SELECT n.context_key, n.owner_id, n.access_tags, n.occurred_at, n.thread_seq, n.chunk_id
+    FROM memory.search_row n
+    WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = late.thread
+      AND n.occurred_at BETWEEN late.earliest AND late.latest AND n.thread IS NOT NULL
+    ORDER BY n.occurred_at, n.thread_seq, n.chunk_id OFFSET 0) AS r
+  WHERE r.chunk_id = ANY (%(chunks)b::text[])
+)
 SELECT DISTINCT %(tenant)s, f.chunk_id, f.owner_id
-FROM unnest(%(chunks)s::text[]) AS c(id)
-JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = c.id AND r.thread IS NOT NULL
+FROM placed r
 CROSS JOIN LATERAL (
   SELECT n.chunk_id, n.owner_id FROM memory.search_row n
-  WHERE n.tenant_id = %(tenant)s AND n.generation = r.generation AND n.context_key = r.context_key
+  WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = r.context_key
     AND n.owner_id = r.owner_id AND n.access_tags = r.access_tags
     AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
   ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
-WHERE NOT f.chunk_id = ANY (%(chunks)s)
+WHERE f.chunk_id <> ALL (%(chunks)b::text[])
 ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp()
 
 -- name: upsert_entities
 -- Entities by kind and identifier, in key order.
 INSERT INTO memory.entity (tenant_id, id, kind, identifiers, label)
 SELECT %(tenant)s, x.id, x.kind, jsonb_build_object('value', x.identifier), x.label
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, kind text, identifier text, label text)
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, kind text, identifier text, label text)
 ORDER BY x.kind COLLATE "C", x.identifier COLLATE "C"
 ON CONFLICT (tenant_id, kind, (identifiers ->> 'value'))
 DO UPDATE SET label = coalesce(excluded.label, entity.label), updated_at = now()
@@ -166,7 +186,7 @@ RETURNING kind, identifiers ->> 'value' AS identifier, id
 -- Edges, each once.
 INSERT INTO memory.edge (tenant_id, id, rel, from_type, from_ref, to_type, to_ref)
 SELECT %(tenant)s, x.id, x.rel, x.from_type, x.from_ref, x.to_type, x.to_ref
-FROM jsonb_to_recordset(%(rows)s) AS x(id text, rel text, from_type text, from_ref text, to_type text, to_ref text)
+FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, rel text, from_type text, from_ref text, to_type text, to_ref text)
 ORDER BY x.from_type COLLATE "C", x.from_ref COLLATE "C", x.rel COLLATE "C", x.to_type COLLATE "C", x.to_ref COLLATE "C"
 ON CONFLICT DO NOTHING
 
@@ -174,7 +194,7 @@ ON CONFLICT DO NOTHING
 -- Other tags on the same content: no new version, effective at once.
 WITH retagged AS (
   UPDATE memory.document d SET access_tags = x.access_tags, system_tags = x.system_tags
-  FROM jsonb_to_recordset(%(rows)s) AS x(document_id text, access_tags text[], system_tags text[])
+  FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(document_id text, access_tags text[], system_tags text[])
   WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
   RETURNING d.id, d.access_tags || d.system_tags AS tags
 )
@@ -185,13 +205,13 @@ RETURNING r.chunk_id
 -- name: finish
 -- The last step: numbers for the feed, in commit order, while this transaction alone holds the counter.
 WITH counter AS (
-  UPDATE memory.tenant_state SET feed_seq = feed_seq + cardinality(%(versions)s::text[]),
+  UPDATE memory.tenant_state SET feed_seq = feed_seq + cardinality(%(versions)b::text[]),
     document_count = document_count + %(documents)s, chunk_count = greatest(0, chunk_count + %(chunks)s),
     languages = CASE WHEN languages @> %(languages)s::text[] THEN languages
                      ELSE ARRAY(SELECT DISTINCT unnest(languages || %(languages)s::text[]) ORDER BY 1) END
-  WHERE tenant_id = %(tenant)s RETURNING feed_seq - cardinality(%(versions)s::text[]) AS base
+  WHERE tenant_id = %(tenant)s RETURNING feed_seq - cardinality(%(versions)b::text[]) AS base
 ), numbered AS (
-  SELECT v.id, counter.base + v.place AS seq FROM counter, unnest(%(versions)s::text[]) WITH ORDINALITY AS v(id, place)
+  SELECT v.id, counter.base + v.place AS seq FROM counter, unnest(%(versions)b::text[]) WITH ORDINALITY AS v(id, place)
 ), stamped AS (
   UPDATE memory.version v SET feed_seq = n.seq FROM numbered n WHERE v.tenant_id = %(tenant)s AND v.id = n.id
 )
