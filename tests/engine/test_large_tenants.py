@@ -216,7 +216,7 @@ async def test_completing_scores_reads_no_table_as_a_whole(
             vector=vector,
             limit=50,
         )
-    assert found.candidates
+    assert found.columns is not None
     completion = [plan for plan in plans if "WITH base AS" in plan]
     assert len(completion) == 1
     assert "Seq Scan" not in completion[0]

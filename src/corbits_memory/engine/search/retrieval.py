@@ -1,6 +1,5 @@
 """The one round trip that finds: candidates, their neighbours, and both scores of each."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +8,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
-from corbits_memory.core.ranking import Candidate
+from corbits_memory.core.scoring import CandidateColumns, neighbour_places
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import vector_text
@@ -19,7 +18,6 @@ EXACT_ROWS = 4_000
 """Up to this many visible rows, every one is looked at; beyond, indexes answer."""
 
 _TEMPORAL = {str(value): value for value in TemporalClass}
-Neighbours = dict[str, tuple[tuple[int, str], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +32,11 @@ class QueryVector:
 class Retrieved:
     """What came back. ``dense_ready``: the tenant's active model is the one that embedded the query."""
 
-    candidates: list[Candidate]
-    neighbours: Neighbours
-    seeds: dict[str, tuple[bool, bool]]
-    """Found by (lexical, dense), by chunk id; neighbours alone are not in it."""
+    columns: CandidateColumns | None
+    """The candidates and their neighbours; None when nothing was found."""
+    lexical_ids: frozenset[str]
+    """What each channel found; neighbours alone are in neither."""
+    dense_ids: frozenset[str]
     dense_ready: bool
     partial: bool
     """Some of the caller's chunks have no vector yet."""
@@ -54,6 +53,7 @@ def scope_of(query: SearchQuery, principal_id: str) -> dict[str, Any]:
     """What memory.scope_predicate reads. An absent key is no filter."""
     scope: dict[str, Any] = {
         "principal": principal_id,
+        "generation": query.generation,
         "statuses": ["active", "deprecated"] if query.include_deprecated else ["active"],
         "kinds": list(query.kinds),
         "entities": list(query.entity_ids),
@@ -87,10 +87,7 @@ async def retrieve(
     await cursor.execute(
         load_queries("search")["retrieve"],
         {
-            "tenant": tenant_id,
-            "principal": principal_id,
             "scope": Jsonb(scope_of(query, principal_id)),
-            "generation": query.generation,
             "query": text,
             "required": required,
             "excluded": excluded,
@@ -101,15 +98,13 @@ async def retrieve(
     )
     # Named tuples have no static type; the columns are those of memory.retrieve.
     row: Any = await cursor.fetchone()
-    if row is None:
-        return Retrieved(candidates=[], neighbours={}, seeds={}, dense_ready=False, partial=False)
-    lexical, dense = frozenset(row.lexical_ids or ()), frozenset(row.dense_ids or ())
     return Retrieved(
-        candidates=_candidates(row),
-        neighbours=_neighbours(row.windows or ()),
-        seeds={chunk_id: (chunk_id in lexical, chunk_id in dense) for chunk_id in lexical | dense},
-        dense_ready=row.dense_ready,
-        partial=row.partial,
+        columns=_columns(row) if row.chunk_ids else None,
+        lexical_ids=frozenset(row.lexical_ids or ()),
+        dense_ids=frozenset(row.dense_ids or ()),
+        # All are missing where nothing was ever captured.
+        dense_ready=bool(row.dense_ready),
+        partial=bool(row.partial),
         mean=row.mean,
         deviation=row.deviation or 0.0,
         vectors=row.vectors or 0,
@@ -117,49 +112,23 @@ async def retrieve(
     )
 
 
-def _candidates(row: Any) -> list[Candidate]:
+def _columns(row: Any) -> CandidateColumns:
     cosines = dict(zip(row.vector_ids or (), row.cosines or (), strict=True))
-    columns = (
-        row.chunk_ids, row.document_ids, row.threads, row.authors, row.asks, row.words, row.bm25,
-        row.authorities, row.temporal_classes, row.occurred, row.expires,
-    )  # fmt: skip
-    return [
-        Candidate(
-            chunk_id=chunk_id,
-            document_id=document_id,
-            thread=thread,
-            author=author,
-            ends_with_question=asks,
-            words=count,
-            bm25=bm25,
-            cosine=cosines.get(chunk_id),
-            authority=authority,
-            temporal_class=_TEMPORAL[temporal_class],
-            occurred_at=occurred,
-            valid_until=expires,
-        )
-        for (
-            chunk_id, document_id, thread, author, asks, count, bm25, authority, temporal_class, occurred, expires,
-        ) in zip(*columns, strict=True)
-    ] if row.chunk_ids else []  # fmt: skip
-
-
-def _neighbours(windows: Iterable[Sequence[str | None]]) -> Neighbours:
-    """Who stands how far from whom, pieced together from the windows around the candidates."""
-    found: dict[str, dict[str, int]] = {}
-    for window in windows:
-        for place, chunk_id in enumerate(window):
-            if chunk_id is None:
-                continue
-            beside = found.setdefault(chunk_id, {})
-            for other in range(max(0, place - 3), min(len(window), place + 4)):
-                near = window[other]
-                if near is not None and other != place:
-                    beside[near] = other - place
-    return {
-        chunk_id: tuple((offset, other) for other, offset in beside.items())
-        for chunk_id, beside in found.items()
-    }
+    return CandidateColumns(
+        chunk_ids=row.chunk_ids,
+        document_ids=row.document_ids,
+        threads=row.threads,
+        authors=row.authors,
+        asks=row.asks,
+        words=row.words,
+        bm25=row.bm25,
+        cosines=[cosines.get(chunk_id) for chunk_id in row.chunk_ids],
+        authorities=row.authorities,
+        temporal_classes=[_TEMPORAL[name] for name in row.temporal_classes],
+        occurred=row.occurred,
+        expires=row.expires,
+        beside=neighbour_places(row.windows or (), row.chunk_ids),
+    )
 
 
 def _iso(instant: datetime | None) -> str | None:
