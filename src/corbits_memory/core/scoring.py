@@ -15,8 +15,8 @@ from corbits_memory.core.boosts import authority_multiplier
 from corbits_memory.core.corroboration import corroboration_factor, effective_authority
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.ranking import Candidate, Neighbours, QueryContext, RankingConstants, Scored
-from corbits_memory.core.scale import PRIOR_MAX, PRIOR_MIN, clamp01, prior_of, weighted
-from corbits_memory.core.temporal import half_lives, prior_at
+from corbits_memory.core.scale import PRIOR_MAX, PRIOR_MIN, clamp01, weighted
+from corbits_memory.core.temporal import prior_at
 from corbits_memory.core.text import words
 
 Floats = NDArray[np.float64]
@@ -182,7 +182,7 @@ def score_columns(
     return Ranking(
         columns,
         claims,
-        sorted(range(len(ids)), key=lambda place: (-scores[place], ids[place])),
+        [place for _, _, place in sorted(zip((-total).tolist(), ids, range(len(ids)), strict=True))],
         scores,
         x.tolist(),
         lexical.tolist(),
@@ -276,9 +276,7 @@ def _from_neighbours(
 def _priors(
     columns: CandidateColumns, now: datetime, claims: Claims, constants: RankingConstants
 ) -> tuple[Floats, Floats, Floats]:
-    authority = np.clip(
-        PRIOR_MIN + 0.6 * np.array(columns.authorities, dtype=np.float64), PRIOR_MIN, PRIOR_MAX
-    )
+    authority = _prior_of(np.array(columns.authorities, dtype=np.float64))
     authority = 1.0 + constants.authority_weight * (authority - 1.0)
     corroboration = np.ones(len(authority))
     if claims:
@@ -289,22 +287,24 @@ def _priors(
                 corroboration[place] = weighted(
                     corroboration_factor(*claims[chunk_id]), constants.corroboration_weight
                 )
-    temporal = np.array(_temporal(columns, (now - _EPOCH).total_seconds(), constants.half_life_ms))
+    temporal = _temporal(columns, (now - _EPOCH).total_seconds(), constants.half_life_ms)
     return authority, corroboration, 1.0 + constants.temporal_weight * (temporal - 1.0)
 
 
-def _temporal(columns: CandidateColumns, now: float, half_life_ms: float) -> list[float]:
-    event = TemporalClass.EVENT
-    return [
-        prior_of(half_lives(1000.0 * (now - occurred), half_life_ms))
-        if kind is event
-        else prior_at(
-            kind,
-            age_ms=1000.0 * (now - occurred),
-            left_ms=None if expires is None else 1000.0 * (expires - now),
-            half_life_ms=half_life_ms,
-        )
-        for kind, occurred, expires in zip(
-            columns.temporal_classes, columns.occurred, columns.expires, strict=True
-        )
-    ]
+def _temporal(columns: CandidateColumns, now: float, half_life_ms: float) -> Floats:
+    age_ms = 1000.0 * (now - np.array(columns.occurred, dtype=np.float64))
+    found: Floats = _prior_of(np.exp2(-np.maximum(age_ms, 0.0) / half_life_ms))
+    for place, kind in enumerate(columns.temporal_classes):
+        if kind is not TemporalClass.EVENT:
+            expires = columns.expires[place]
+            left_ms = None if expires is None else 1000.0 * (expires - now)
+            found[place] = prior_at(
+                kind, age_ms=float(age_ms[place]), left_ms=left_ms, half_life_ms=half_life_ms
+            )
+    return found
+
+
+def _prior_of(shares: Floats) -> Floats:
+    """:func:`~corbits_memory.core.scale.prior_of` of each."""
+    found: Floats = np.clip(PRIOR_MIN + 0.6 * shares, PRIOR_MIN, PRIOR_MAX)
+    return found

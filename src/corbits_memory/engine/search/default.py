@@ -17,7 +17,7 @@ from corbits_memory.core.scoring import CandidateColumns, score_columns
 from corbits_memory.core.selection import select
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
-from corbits_memory.engine.pool import READ_SECONDS, Database
+from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.hits import Details, load_details, search_item
 from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
@@ -53,10 +53,9 @@ class DefaultProfile:
         degraded: list[str],
     ) -> SearchResult:
         parsed = parse_query(query.query)
-        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
+        async with self._database.reading(tenant_id) as reading:
             found = await retrieve(
-                conn,
-                tenant_id=tenant_id,
+                reading,
                 principal_id=principal_id,
                 query=query,
                 text=normalise(parsed.text),
@@ -72,7 +71,7 @@ class DefaultProfile:
                 ranking = score_columns(found.columns, context, self._constants)
                 pool = _pool(ranking.rows(), query, reranking=self._reranker is not None)
                 details = await load_details(
-                    conn, tenant_id, principal_id, [row.candidate.chunk_id for row in pool]
+                    reading, principal_id, [row.candidate.chunk_id for row in pool], last=True
                 )
         if vector is not None and not found.dense_ready and ranking is not None:
             degraded.append(Degraded.DENSE_UNAVAILABLE)

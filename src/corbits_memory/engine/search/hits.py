@@ -9,7 +9,7 @@ from psycopg.rows import class_row
 
 from corbits_memory.core.citation import open_target
 from corbits_memory.core.enums import Channel, EvidenceLevel
-from corbits_memory.engine.pool import Connection
+from corbits_memory.engine.pool import Connection, Reading
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import VectorSpace
 from corbits_memory.ports import Attribution, Citation, OpenTarget, SearchItem
@@ -48,17 +48,21 @@ class Details:
 
 
 async def load_details(
-    conn: Connection, tenant_id: str, principal_id: str, chunk_ids: Sequence[str]
+    reading: Reading, principal_id: str, chunk_ids: Sequence[str], *, last: bool = False
 ) -> dict[str, Details]:
-    """Details by chunk id. What the caller may not see is left out here too: the last line of access."""
+    """Details by chunk id. What the caller may not see is left out here too: the last line of access.
+
+    ``last``: the transaction ends with it.
+    """
     if not chunk_ids:
         return {}
-    cursor = conn.cursor(row_factory=class_row(Details))
-    await cursor.execute(
+    rows = await reading.fetch(
         load_queries("search")["details"],
-        {"tenant": tenant_id, "principal": principal_id, "chunks": list(chunk_ids)},
+        {"principal": principal_id, "chunks": list(chunk_ids)},
+        class_row(Details),
+        last=last,
     )
-    return {row.chunk_id: row for row in await cursor.fetchall()}
+    return {row.chunk_id: row for row in rows}
 
 
 async def load_vectors(

@@ -9,9 +9,8 @@ from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.scoring import CandidateColumns, neighbour_places
-from corbits_memory.engine.pool import Connection
+from corbits_memory.engine.pool import Reading
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.vectors import vector_text
 from corbits_memory.ports import SearchQuery
 
 EXACT_ROWS = 4_000
@@ -67,13 +66,13 @@ def scope_of(query: SearchQuery, principal_id: str) -> dict[str, Any]:
 def vector_parameters(vector: QueryVector | None) -> dict[str, Any]:
     if vector is None:
         return {"model_key": "", "dims": 0, "vector": None}
-    return {"model_key": vector.model_key, "dims": len(vector.values), "vector": vector_text(vector.values)}
+    # A list of floats reads as a vector does, and Python writes it faster than anything written here would.
+    return {"model_key": vector.model_key, "dims": len(vector.values), "vector": str(vector.values)}
 
 
 async def retrieve(
-    conn: Connection,
+    reading: Reading,
     *,
-    tenant_id: str,
     principal_id: str,
     query: SearchQuery,
     text: str,
@@ -83,8 +82,7 @@ async def retrieve(
     limit: int,
 ) -> Retrieved:
     """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words."""
-    cursor = conn.cursor(row_factory=namedtuple_row, binary=True)
-    await cursor.execute(
+    rows = await reading.fetch(
         load_queries("search")["retrieve"],
         {
             "scope": Jsonb(scope_of(query, principal_id)),
@@ -95,9 +93,10 @@ async def retrieve(
             "small": EXACT_ROWS,
             **vector_parameters(vector),
         },
+        namedtuple_row,
     )
     # Named tuples have no static type; the columns are those of memory.retrieve.
-    row: Any = await cursor.fetchone()
+    row: Any = rows[0]
     return Retrieved(
         columns=_columns(row) if row.chunk_ids else None,
         lexical_ids=frozenset(row.lexical_ids or ()),
