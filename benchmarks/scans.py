@@ -1,4 +1,4 @@
-"""The bare index scans that a search can't do without, sent alone by the same driver and prepared.
+"""The bare index scans that a search can't do without, sent alone by the same (asynchronous) driver and prepared.
 
 Lexical: the candidates of the rare terms and of pairs of the others, from the GIN index, ordered by BM25.
 Dense: the nearest vectors from the HNSW index, under the product's planner settings; below the product's limit for
@@ -40,8 +40,11 @@ class Scan:
 class BareScans:
     """Both scans of each question for one tenant."""
 
-    def __init__(self, conn: psycopg.Connection, tenant_id: str, model_key: str) -> None:
+    def __init__(
+        self, conn: psycopg.Connection, sender: psycopg.AsyncConnection, tenant_id: str, model_key: str
+    ) -> None:
         self._conn = conn
+        self._sender = sender
         self._tenant_id = tenant_id
         self._table = sql.Identifier("memory", f"embedding_{model_key}")
         row = conn.execute(
@@ -49,8 +52,15 @@ class BareScans:
         ).fetchone()
         assert row is not None
         self._small = row[0] <= EXACT_ROWS
+
+    @classmethod
+    async def prepare(
+        cls, conn: psycopg.Connection, sender: psycopg.AsyncConnection, tenant_id: str, model_key: str
+    ) -> "BareScans":
+        """``conn`` answers what the statements are made of; ``sender`` sends nothing but the scans."""
         for name, value in SETTINGS:
-            conn.execute("SELECT set_config(%s, %s, false)", [name, value])
+            await sender.execute("SELECT set_config(%s, %s, false)", [name, value])
+        return cls(conn, sender, tenant_id, model_key)
 
     def lexical(self, question: str) -> Scan:
         """The candidates by terms, ordered by BM25."""
@@ -85,9 +95,10 @@ class BareScans:
         statement = sql.SQL(shape).format(table=self._table, tenant=sql.Literal(self._tenant_id))
         return Scan(statement, {"vector": vector_text(vector), "limit": CANDIDATES_MIN})
 
-    def run(self, scan: Scan) -> list[str]:
+    async def run(self, scan: Scan) -> list[str]:
         """Send it; chunk ids in order."""
-        return [row[0] for row in self._conn.execute(scan.statement, scan.parameters, prepare=True)]
+        cursor = await self._sender.execute(scan.statement, scan.parameters, prepare=True)
+        return [row[0] for row in await cursor.fetchall()]
 
     def _split(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Hashes of the rare terms; hashes and frequencies of the rest, rarest first."""

@@ -152,10 +152,11 @@ class Visibility:
     everything: bool = False
     refused: frozenset[str] = frozenset()
 
-    def admits(self, *, owner: str | None, tags: Collection[str]) -> bool:
+    def admits(self, *, owner: str | None, tags: Collection[str], document_id: str) -> bool:
         """Whether a document is visible: the last line after every query.
 
-        ``owner = principal_id OR (some tag is allowed AND no tag is vetoed)``
+        ``owner = principal_id OR (some tag is allowed AND no tag is vetoed)``. A deny that names the document
+        (``memory.doc:<id>``) vetoes it whether it carries that tag or not.
         """
         if owner is not None and owner == self.principal_id:
             return True
@@ -163,7 +164,8 @@ class Visibility:
             reached = any(tag not in self.refused for tag in tags)
         else:
             reached = any(tag in self.allowed for tag in tags)
-        return reached and not any(tag in self.vetoed for tag in tags)
+        vetoed = self.vetoed
+        return reached and f"memory.doc:{document_id}" not in vetoed and not any(t in vetoed for t in tags)
 
 
 KnownTags = Callable[[Sequence[str]], Awaitable[Collection[str]]]

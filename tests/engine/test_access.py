@@ -141,6 +141,17 @@ async def test_grants_decide_what_is_found_and_listed(
     assert await seen(store, *rules) == visible | {"bob's"}
 
 
+async def test_a_deny_by_name_hides_a_document_that_does_not_carry_its_own_tag(
+    store: PostgresDocumentStore,
+) -> None:
+    await corpus(store)
+    events = await store.list(**ANN, limit=10)
+    (hidden,) = [event.document_id for event in events if event.title == "eng"]
+    denied = grant(f"memory.doc:{hidden}", effect=Effect.DENY)
+    assert await seen(store, grant("memory.space:eng"), denied) == {"eng and secret", "bob's"}
+    assert await seen(store, grant("*"), denied) == {"private", "eng and secret", "hr", "project", "bob's"}
+
+
 async def test_a_deny_never_hides_what_is_ones_own(store: PostgresDocumentStore) -> None:
     await corpus(store)
     denied = grant("memory.owner:bob", effect=Effect.DENY)

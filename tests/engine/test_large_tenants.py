@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from corbits_memory.config import EmbedConfig, EngineConfig
+from corbits_memory.engine.pool import Reading
 from corbits_memory.engine.search import retrieval
 from corbits_memory.engine.search.retrieval import QueryVector, retrieve
 from corbits_memory.engine.store import PostgresDocumentStore
@@ -201,13 +202,11 @@ async def test_completing_scores_reads_no_table_as_a_whole(
         await owner.execute(sql.SQL("SET auto_explain.{}").format(sql.SQL(setting)))
     await owner.execute("SET client_min_messages = log")
     async with owner.transaction():
-        await owner.execute("SET LOCAL memory.tenant_id = 'acme'")
         vector = QueryVector(
             model_key=(await vector_table(owner)).removeprefix("embedding_"), values=word_vector("w9")
         )
         found = await retrieve(
-            owner,
-            tenant_id=T,
+            Reading(owner, "SET LOCAL memory.tenant_id = 'acme'"),
             visibility=Visibility(principal_id=P),
             query=SearchQuery(query="w399 w1"),
             text="w399 w1",
@@ -216,7 +215,7 @@ async def test_completing_scores_reads_no_table_as_a_whole(
             vector=vector,
             limit=50,
         )
-    assert found.candidates
+    assert found.columns is not None
     completion = [plan for plan in plans if "WITH base AS" in plan]
     assert len(completion) == 1
     assert "Seq Scan" not in completion[0]

@@ -315,3 +315,36 @@ async def test_the_attribution_says_who_and_when(store: PostgresDocumentStore) -
     )
     assert shown.occurred_at == NOON + timedelta(minutes=1)
     assert shown.valid_until == NOON
+
+
+async def test_a_connection_that_the_server_closed_is_replaced(
+    store: PostgresDocumentStore, owner: Owner
+) -> None:
+    await add(store, note("a needle", external_ref="hit"))
+    assert refs(await find(store, "needle")) == ["hit"]
+    await owner.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE application_name = 'corbits-memory' AND datname = current_database()"
+    )
+    assert refs(await find(store, "needle")) == ["hit"]
+
+
+@pytest.mark.parametrize("name", ["o'brien", "100%", "%s", "%(query)s", "a\\'b", "x; COMMIT", '"', "租户"])
+async def test_names_and_queries_may_hold_any_sign(store: PostgresDocumentStore, name: str) -> None:
+    """They are quoted into the statement that begins the transaction."""
+    await add(store, note(f"a needle of {name}", external_ref="hit"), tenant=name, principal=name)
+    await add(store, note("a needle of another", external_ref="other"), tenant="other", principal=name)
+    assert refs(await find(store, f"needle {name}", tenant=name, principal=name)) == ["hit"]
+    assert refs(await find(store, f"needle {name}", tenant=name, principal="somebody")) == []
+
+
+@pytest.mark.parametrize("query", ["needle", "nothing that anybody wrote", ""])
+async def test_a_search_leaves_no_transaction_open(
+    store: PostgresDocumentStore, owner: Owner, query: str
+) -> None:
+    await add(store, note("a needle", kind="memo"))
+    await find(store, query, kinds=("memo",))
+    rows = await owner.execute(
+        "SELECT state FROM pg_stat_activity WHERE application_name = 'corbits-memory' AND datname = current_database()"
+    )
+    assert [state async for (state,) in rows] == ["idle"]

@@ -124,8 +124,8 @@ async def test_visibility_and_explanation_agree_with_judging_each_tag(
     expected = owner == P or (any(result.allowed for result in results) and not vetoed)
 
     visibility = await GrantedAccess(principal_id=P, authorizer=judge(rules)).visibility(known)
-    assert visibility.admits(owner=owner, tags=tags) is expected
-    explained = await explain_access(judge(rules), owner=owner, principal_id=P, tags=tags)
+    assert visibility.admits(owner=owner, tags=tags, document_id="none") is expected
+    explained = await explain_access(judge(rules), owner=owner, principal_id=P, tags=tags, document_id="none")
     assert explained.visible is expected
     assert {told.tag: told.decided_by for told in explained.tags} == {
         tag: result.resolved_by for tag, result in zip(tags, results, strict=True)

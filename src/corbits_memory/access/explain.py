@@ -7,6 +7,7 @@ from typing import Any
 
 from corbits_memory.access.authorize import Authorizer, MatchedGrant
 from corbits_memory.access.sharing import SEARCH
+from corbits_memory.access.tags import document_tag
 from corbits_memory.access.visibility import vetoes
 from corbits_memory.core.enums import Effect
 
@@ -89,10 +90,14 @@ class AccessExplanation:
 
 
 async def explain_access(
-    authorizer: Authorizer, *, owner: str | None, principal_id: str, tags: Collection[str]
+    authorizer: Authorizer, *, owner: str | None, principal_id: str, tags: Collection[str], document_id: str
 ) -> AccessExplanation:
     """Why ``principal_id``, whose grants ``authorizer`` holds, sees a document of ``owner`` with ``tags``."""
     judged = [await _judge(authorizer, tag) for tag in dict.fromkeys(tags)]
+    # A deny by the document's own tag counts where the document doesn't carry that tag, too.
+    named = await _judge(authorizer, document_tag(document_id))
+    if named.vetoes and named.tag not in tags:
+        judged.append(named)
     reason = _reason(judged, owned=owner is not None and owner == principal_id)
     return AccessExplanation(
         principal_id=principal_id,

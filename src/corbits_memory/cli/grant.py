@@ -192,7 +192,9 @@ async def _explain(
     if access is None:
         raise RuntimeError("a grant store is mounted")
     owner, tags = found
-    explained = await explain_access(access.authorizer, owner=owner, principal_id=principal, tags=tags)
+    explained = await explain_access(
+        access.authorizer, owner=owner, principal_id=principal, tags=tags, document_id=document
+    )
     return {"tenant": tenant, "document": document, **explained.to_json()}, explained.words
 
 

@@ -1,9 +1,11 @@
 """Different things first: maximal marginal relevance, and collapsing restatements."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
+from typing import Any
 
 from corbits_memory.core.text import words
 
@@ -11,6 +13,7 @@ COMPAT_MMR_LAMBDA = 0.7
 NEAR_IDENTICAL = 0.9
 """Jaccard of word shingles from which two texts say the same."""
 _SHINGLE_WORDS = 3
+_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     return _cosine(left, _norm(left), right, _norm(right))
 
 
-def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+def jaccard(left: frozenset[Any], right: frozenset[Any]) -> float:
     """Shared share of two sets; 0 when both are empty."""
     if not left or not right:
         return 0.0
@@ -106,7 +109,7 @@ class Signature:
     """What of a text is compared with other texts."""
 
     tokens: frozenset[str]
-    shingles: frozenset[str]
+    shingles: frozenset[tuple[str, ...]]
     numbers: frozenset[str]
     wordless: str
     """The text itself where it has no words."""
@@ -114,16 +117,10 @@ class Signature:
     @classmethod
     def of(cls, text: str) -> "Signature":
         tokens = words(text)
-        size = min(_SHINGLE_WORDS, len(tokens))
-        shingles = (
-            frozenset(" ".join(tokens[at : at + size]) for at in range(len(tokens) - size + 1))
-            if size
-            else frozenset()
-        )
         return cls(
             tokens=frozenset(tokens),
-            shingles=shingles,
-            numbers=frozenset(token for token in tokens if any(map(str.isdigit, token))),
+            shingles=_shingles(tokens),
+            numbers=frozenset(token for token in tokens if _DIGIT.search(token)),
             wordless="" if tokens else text.strip(),
         )
 
@@ -133,6 +130,13 @@ class Signature:
         if not self.shingles and not other.shingles:
             return self.wordless == other.wordless
         return jaccard(self.shingles, other.shingles) >= threshold
+
+
+def _shingles(tokens: list[str]) -> frozenset[tuple[str, ...]]:
+    """Every three words in a row; of fewer, all of them."""
+    if len(tokens) < _SHINGLE_WORDS:
+        return frozenset([tuple(tokens)] if tokens else [])
+    return frozenset(zip(*(tokens[start:] for start in range(_SHINGLE_WORDS)), strict=False))
 
 
 def _similarity(

@@ -5,19 +5,13 @@ neighbours, its thread, its author and the question before it add to that; prior
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from corbits_memory.core.boosts import authority_multiplier
-from corbits_memory.core.corroboration import corroboration_factor, effective_authority
 from corbits_memory.core.enums import TemporalClass
-from corbits_memory.core.scale import clamp01, weighted
-from corbits_memory.core.temporal import HALF_LIFE_MS, temporal_prior
-from corbits_memory.core.text import words
+from corbits_memory.core.temporal import HALF_LIFE_MS
 
-_Relevance = dict[str, tuple[float, float, float | None]]
-_EPSILON = 1e-9
 _NEUTRAL_AUTHORITY = 0.5
 
 PART_NAMES = (
@@ -177,54 +171,16 @@ def score_candidates(
     A row without a vector is judged by its words alone even where others have vectors, and the reverse holds
     for a query without lexemes. A row without a thread is a thread of its own.
     """
-    relevance = _relevance(candidates, query, constants)
-    if rerank:
-        relevance = _mixed(relevance, rerank, constants.rerank_weight)
-    by_id = {row.chunk_id: row for row in candidates}
-    xs = {chunk_id: own[0] for chunk_id, own in relevance.items()}
-    best_of_thread = _best_of_threads(candidates, xs)
-    named = _named_authors(candidates, query.query_words)
-    beside = neighbours or {}
-    scored = []
-    for row in candidates:
-        x, lexical, dense = relevance[row.chunk_id]
-        around, answer = _from_neighbours(row, beside.get(row.chunk_id, ()), by_id, xs, constants)
-        in_thread = row.thread is not None
-        additive = (
-            x,
-            around,
-            constants.thread_weight * (best_of_thread[row.thread] if row.thread is not None else x),
-            constants.participant_bonus if in_thread and row.author in named else 0.0,
-            answer,
-            -constants.question_penalty if in_thread and row.ends_with_question else 0.0,
-            constants.length_weight * min(math.log1p(row.words), constants.length_cap),
-        )
-        priors = _priors(row, query.now, constants)
-        score = max(0.0, sum(additive)) * priors[0] * priors[1] * priors[2]
-        scored.append(Scored(row, score, x, lexical, dense, additive + priors))
-    scored.sort(key=lambda item: (-item.score, item.candidate.chunk_id))
-    return scored
+    # Imported here: it brings numpy, which only scoring needs.
+    from corbits_memory.core.scoring import CandidateColumns, score_columns
 
-
-def _relevance(
-    candidates: Sequence[Candidate], query: QueryContext, constants: RankingConstants
-) -> _Relevance:
-    """(x, lexical', dense') of each row by chunk id."""
-    low = query.default_lo if query.cosine_lo is None else query.cosine_lo
-    high = max((row.cosine for row in candidates if row.cosine is not None), default=low)
-    spread = max(high - low, _EPSILON)
-    has_words = query.idf_total > 0
-    full_cover = max(constants.coverage * query.idf_total, _EPSILON)
-    relevance: _Relevance = {}
-    for row in candidates:
-        lexical = clamp01(row.bm25 / full_cover) if has_words else 0.0
-        if row.cosine is None:
-            relevance[row.chunk_id] = lexical, lexical, None
-            continue
-        dense = clamp01((row.cosine - low) / spread)
-        x = constants.dense_weight * dense + constants.lexical_weight * lexical if has_words else dense
-        relevance[row.chunk_id] = clamp01(x), lexical, dense
-    return relevance
+    if not candidates:
+        return []
+    columns = CandidateColumns.of(candidates, neighbours or {})
+    claims = {
+        row.chunk_id: (row.supports, row.contradicts) for row in candidates if row.supports or row.contradicts
+    }
+    return list(score_columns(columns, query, constants, claims=claims, rerank=rerank).rows())
 
 
 def calibrate_rerank(scores: Mapping[str, float]) -> dict[str, float]:
@@ -235,83 +191,3 @@ def calibrate_rerank(scores: Mapping[str, float]) -> dict[str, float]:
     if all(0.0 <= score <= 1.0 for score in finite.values()):
         return finite
     return {key: 0.5 + 0.5 * math.tanh(score / 2.0) for key, score in finite.items()}
-
-
-def _mixed(relevance: _Relevance, rerank: Mapping[str, float], weight: float) -> _Relevance:
-    mixed = dict(relevance)
-    for chunk_id, score in rerank.items():
-        if chunk_id in mixed:
-            x, lexical, dense = mixed[chunk_id]
-            mixed[chunk_id] = clamp01((1.0 - weight) * x + weight * score), lexical, dense
-    return mixed
-
-
-def _best_of_threads(candidates: Iterable[Candidate], xs: Mapping[str, float]) -> dict[str | None, float]:
-    best: dict[str | None, float] = {}
-    for row in candidates:
-        x = xs[row.chunk_id]
-        if x > best.get(row.thread, -1.0):
-            best[row.thread] = x
-    return best
-
-
-def _named_authors(candidates: Iterable[Candidate], query_words: frozenset[str]) -> frozenset[str | None]:
-    """Authors that the query names by their whole, first or last name; none when there is one author only."""
-    authors = {row.author for row in candidates if row.author and row.thread is not None}
-    if len(authors) < 2 or not query_words:
-        return frozenset()
-    return frozenset(author for author in authors if author and _is_named(author, query_words))
-
-
-def _is_named(author: str, query_words: frozenset[str]) -> bool:
-    names = words(author)
-    if not names:
-        return False
-    if all(name in query_words for name in names):
-        return True
-    return any(len(name) > 1 and name in query_words for name in (names[0], names[-1]))
-
-
-def _from_neighbours(
-    row: Candidate,
-    beside: tuple[tuple[int, str], ...],
-    by_id: Mapping[str, Candidate],
-    xs: Mapping[str, float],
-    constants: RankingConstants,
-) -> tuple[float, float]:
-    """(what the rows beside it add, what the question before it adds)."""
-    around = answer = 0.0
-    weights = constants.neighbour_weights
-    for offset, chunk_id in beside:
-        x = xs.get(chunk_id)
-        distance = abs(offset)
-        if x is None or not 0 < distance <= len(weights):
-            continue
-        other = by_id[chunk_id]
-        same_document = other.document_id == row.document_id
-        if not same_document and (row.thread is None or other.thread != row.thread):
-            continue
-        around += weights[distance - 1] * x
-        if offset == -1 and not same_document and other.ends_with_question:
-            answer += constants.answer_weight * x
-    return around, answer
-
-
-def _priors(row: Candidate, now: datetime, constants: RankingConstants) -> tuple[float, float, float]:
-    corroboration = 1.0
-    authority = row.authority
-    if row.supports or row.contradicts:
-        corroboration = corroboration_factor(row.supports, row.contradicts)
-        authority = effective_authority(authority, row.supports, row.contradicts)
-    temporal = temporal_prior(
-        row.temporal_class,
-        now=now,
-        occurred_at=row.occurred_at,
-        valid_until=row.valid_until,
-        half_life_ms=constants.half_life_ms,
-    )
-    return (
-        weighted(authority_multiplier(authority), constants.authority_weight),
-        weighted(corroboration, constants.corroboration_weight),
-        weighted(temporal, constants.temporal_weight),
-    )

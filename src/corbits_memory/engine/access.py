@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg.rows import dict_row
+from psycopg.rows import TupleRow, dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
-from corbits_memory.engine.pool import Connection, Database
+from corbits_memory.engine.pool import Connection, Database, Reading
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import registered_spaces, retag_vectors
 from corbits_memory.errors import ForbiddenError, NotFoundError
@@ -21,7 +21,7 @@ REACHED_DOCUMENTS = 20_000
 
 
 async def resolve_visibility(
-    conn: Connection, tenant_id: str, principal_id: str, access: Access | None
+    conn: Connection | Reading, tenant_id: str, principal_id: str, access: Access | None
 ) -> Visibility:
     """What the caller may see, judged with the tenant's tags in use. Without grants: its own documents."""
     if access is None:
@@ -33,27 +33,24 @@ async def resolve_visibility(
     return await access.visibility(known)
 
 
-async def known_tags(conn: Connection, tenant_id: str, patterns: Sequence[str]) -> list[str]:
+async def known_tags(conn: Connection | Reading, tenant_id: str, patterns: Sequence[str]) -> list[str]:
     """The tenant's tags in use that match a pattern in which ``*`` stands for any characters."""
     likes = [_like(pattern) for pattern in patterns]
     found: list[str] = []
     while True:
-        rows = await conn.execute(
-            load_queries("access")["known_tags"],
-            {
-                "tenant": tenant_id,
-                "patterns": likes,
-                "after": found[-1] if found else "",
-                "limit": TAGS_PAGE,
-            },
-        )
-        page = [tag async for (tag,) in rows]
+        parameters = {
+            "tenant": tenant_id,
+            "patterns": likes,
+            "after": found[-1] if found else "",
+            "limit": TAGS_PAGE,
+        }
+        page = [tag for (tag,) in await _rows(conn, "known_tags", parameters)]
         found.extend(page)
         if len(page) < TAGS_PAGE:
             return found
 
 
-async def visibility_scope(conn: Connection, visibility: Visibility) -> dict[str, Any]:
+async def visibility_scope(conn: Connection | Reading, visibility: Visibility) -> dict[str, Any]:
     """The keys of visibility in what ``memory.scope_predicate`` reads; an absent key is no grant."""
     scope: dict[str, Any] = {
         "principal": visibility.principal_id,
@@ -63,13 +60,10 @@ async def visibility_scope(conn: Connection, visibility: Visibility) -> dict[str
         "vetoed": sorted(visibility.vetoed),
     }
     if len(visibility.allowed) > MANY_TAGS:
-        cursor = await conn.execute(
-            load_queries("access")["reachable_documents"],
-            {"tags": scope["allowed"], "most": REACHED_DOCUMENTS},
-        )
-        row = await cursor.fetchone()
-        if row is not None and row[0] is not None:
-            scope |= {"allowed": [], "documents": row[0]}
+        parameters = {"tags": scope["allowed"], "most": REACHED_DOCUMENTS}
+        ((documents,),) = await _rows(conn, "reachable_documents", parameters)
+        if documents is not None:
+            scope |= {"allowed": [], "documents": documents}
     return {name: value for name, value in scope.items() if value not in (False, [])}
 
 
@@ -134,7 +128,9 @@ class TagService:
                 raise NotFoundError("document not found")
             if row["owner_principal_id"] != principal_id:
                 visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-                if visibility.admits(owner=row["owner_principal_id"], tags=row["tags"]):
+                if visibility.admits(
+                    owner=row["owner_principal_id"], tags=row["tags"], document_id=document_id
+                ):
                     raise ForbiddenError("only the document's creator may share it")
                 raise NotFoundError("document not found")
             own, system = change.apply(row["access_tags"], row["system_tags"])
@@ -183,6 +179,13 @@ async def _embed_apart(conn: Connection, tenant_id: str, documents: Sequence[str
         load_queries("access")["embed_again"], {"tenant": tenant_id, "chunks": chunks, "owners": owners}
     )
     return True
+
+
+async def _rows(conn: Connection | Reading, query: str, parameters: dict[str, Any]) -> list[TupleRow]:
+    text = load_queries("access")[query]
+    if isinstance(conn, Reading):
+        return await conn.fetch(text, parameters, tuple_row)
+    return await (await conn.execute(text, parameters)).fetchall()
 
 
 def _like(pattern: str) -> str:

@@ -86,7 +86,7 @@ class DocumentService:
         entries = [
             _entry(row, previous)
             for row, previous in zip(rows[:limit], [*rows[1:], None], strict=False)
-            if _shows(visibility, owner, row)
+            if _shows(visibility, owner, document_id, row)
         ]
         more = len(rows) > limit
         return HistoryPage(
@@ -151,7 +151,9 @@ class DocumentService:
     ) -> tuple[Visibility, Row]:
         visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
         found = await self._fetch(conn, "document", tenant=tenant_id, document=document_id)
-        if not found or not visibility.admits(owner=found[0]["owner_principal_id"], tags=found[0]["tags"]):
+        if not found or not visibility.admits(
+            owner=found[0]["owner_principal_id"], tags=found[0]["tags"], document_id=document_id
+        ):
             raise NotFoundError(_NO_DOCUMENT)
         return visibility, found[0]
 
@@ -164,17 +166,21 @@ class DocumentService:
 def _admits_version(visibility: Visibility, row: Mapping[str, Any]) -> bool:
     """By what the document carries now; an earlier version also by what it was written with."""
     owner = row["owner_principal_id"]
-    if not visibility.admits(owner=owner, tags=row["tags"]):
+    if not visibility.admits(owner=owner, tags=row["tags"], document_id=row["document_id"]):
         return False
-    return row["status"] == VersionStatus.ACTIVE or visibility.admits(owner=owner, tags=row["version_tags"])
+    return row["status"] == VersionStatus.ACTIVE or visibility.admits(
+        owner=owner, tags=row["version_tags"], document_id=row["document_id"]
+    )
 
 
-def _shows(visibility: Visibility, owner: str, row: Row) -> bool:
+def _shows(visibility: Visibility, owner: str, document_id: str, row: Row) -> bool:
     if owner == visibility.principal_id:
         return True
     if row["status"] == VersionStatus.TOMBSTONED:
         return False
-    return row["status"] == VersionStatus.ACTIVE or visibility.admits(owner=owner, tags=row["access_tags"])
+    return row["status"] == VersionStatus.ACTIVE or visibility.admits(
+        owner=owner, tags=row["access_tags"], document_id=document_id
+    )
 
 
 def _facts(row: Mapping[str, Any]) -> VersionFacts:

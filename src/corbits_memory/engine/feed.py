@@ -93,11 +93,11 @@ def _read_page(rows: list[Row], query: FeedQuery, visibility: Visibility) -> Fee
 def _visible(row: Row, visibility: Visibility) -> bool:
     if row["op"] == FeedOp.PROMOTE:
         return True
-    if not visibility.admits(owner=row["owner"], tags=row["tags"]):
+    if not visibility.admits(owner=row["owner"], tags=row["tags"], document_id=row["document_id"]):
         return False
     # A tag that the document has got since does not open what was there before it.
     return row["status"] != VersionStatus.SUPERSEDED or visibility.admits(
-        owner=row["owner"], tags=row["version_tags"]
+        owner=row["owner"], tags=row["version_tags"], document_id=row["document_id"]
     )
 
 

@@ -1,13 +1,15 @@
 """Connections and transactions. Nothing else opens either."""
 
 import logging
-from collections.abc import AsyncIterator
+import selectors
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import TupleRow
+from psycopg.pq import TransactionStatus
+from psycopg.rows import AsyncRowFactory, TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from corbits_memory.errors import DatabaseError, UnavailableError
@@ -17,6 +19,7 @@ logger = logging.getLogger("corbits_memory.pool")
 APP_ROLE = "corbits_memory_app"
 """Owns nothing and bypasses no policy; migrations create it, each tenant's transaction works as it."""
 
+Row = TypeVar("Row")
 Connection = psycopg.AsyncConnection[TupleRow]
 
 _RUN_AGAIN = ("40001", "40P01")
@@ -45,7 +48,7 @@ class Database:
             name="corbits-memory",
             kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "corbits-memory"},
             configure=_register_vectors,
-            check=AsyncConnectionPool.check_connection,
+            check=_check_if_it_spoke,
         )
         self._role_preamble: sql.SQL | sql.Composed = sql.SQL("")
         self.second_lock = False
@@ -72,13 +75,29 @@ class Database:
         A statement that takes longer than ``seconds`` is cancelled: no caller's request may hold a connection
         that all share.
         """
+        async with self._transaction(self._preamble(tenant_id, seconds)) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def reading(self, tenant_id: str) -> AsyncIterator["Reading"]:
+        """Like :meth:`tenant`, for a few statements that only read, in a round trip each and none beside."""
+        with _driver_errors():
+            async with self._pool.connection() as conn:
+                try:
+                    yield Reading(conn, self._preamble(tenant_id, READ_SECONDS).as_string(conn))
+                except BaseException:
+                    if not conn.closed:
+                        await conn.rollback()
+                    raise
+                if conn.pgconn.transaction_status != TransactionStatus.IDLE:
+                    await conn.commit()
+
+    def _preamble(self, tenant_id: str, seconds: float) -> sql.Composed:
         # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
         # UTC, whatever the server's zone is: the driver reads instants in it, and the year 9999 must not overflow.
-        preamble = sql.SQL(
+        return sql.SQL(
             "BEGIN; {} SET LOCAL TimeZone = 'UTC'; SET LOCAL statement_timeout = {}; SET LOCAL memory.tenant_id = {}"
         ).format(self._role_preamble, sql.Literal(int(seconds * 1000)), sql.Literal(tenant_id))
-        async with self._transaction(preamble) as conn:
-            yield conn
 
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[Connection]:
@@ -114,6 +133,49 @@ def may_run_again(error: Exception) -> bool:
     return (
         isinstance(error, DatabaseError) and isinstance(cause, psycopg.Error) and cause.sqlstate in _RUN_AGAIN
     )
+
+
+class Reading:
+    """A tenant's transaction that begins with its first statement, in the same message, and may end with its last.
+
+    Parameters are quoted into the statement by the driver: a message of several statements can't have any bound.
+    """
+
+    def __init__(self, conn: Connection, preamble: str) -> None:
+        self._conn = conn
+        self._preamble = preamble
+
+    async def fetch(
+        self,
+        query: LiteralString,
+        parameters: Mapping[str, Any],
+        row_factory: AsyncRowFactory[Row],
+        *,
+        last: bool = False,
+    ) -> list[Row]:
+        """The rows of one statement. ``last``: nothing follows, so commit along with it."""
+        begin, self._preamble = self._preamble, ""
+        cursor = psycopg.AsyncClientCursor(self._conn, row_factory=row_factory)
+        statement = cursor.mogrify(query, parameters)
+        message = "; ".join(part for part in (begin, statement, "COMMIT" if last else "") if part)
+        # Everything in it is quoted by the driver or a constant of ours.
+        await cursor.execute(message.encode(self._conn.info.encoding))
+        while cursor.description is None:
+            cursor.nextset()
+        return await cursor.fetchall()
+
+
+async def _check_if_it_spoke(conn: Connection) -> None:
+    """Ask a connection whether it lives, but only when its socket has something to say.
+
+    An idle one is silent until the server closes it, says why, or both: then it is asked, which fails. So a
+    connection that lives costs no round trip.
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(conn.fileno(), selectors.EVENT_READ)
+        spoke = bool(selector.select(0))
+    if spoke:
+        await AsyncConnectionPool.check_connection(conn)
 
 
 async def _register_vectors(conn: Connection) -> None:

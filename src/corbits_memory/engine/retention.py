@@ -268,7 +268,11 @@ class RetentionService:
 
             if version["owner_principal_id"] != principal_id:
                 visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-                if not visibility.admits(owner=version["owner_principal_id"], tags=version["tags"]):
+                if not visibility.admits(
+                    owner=version["owner_principal_id"],
+                    tags=version["tags"],
+                    document_id=version["document_id"],
+                ):
                     raise NotFoundError("version not found")
                 await note(AuditOutcome.FORBIDDEN)
                 return ForbiddenError("only the version's creator may change its retention class")
@@ -370,7 +374,7 @@ async def _owned(
         return document
     visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
     forgotten = not document.kept_versions
-    if forgotten or not visibility.admits(owner=document.owner, tags=document.tags):
+    if forgotten or not visibility.admits(owner=document.owner, tags=document.tags, document_id=document_id):
         return NotFoundError("document not found")
     await audit.record(
         conn,

@@ -56,5 +56,5 @@ class TimelineService:
                 author=row.author,
             )
             for row in rows
-            if visibility.admits(owner=row.owner_principal_id, tags=row.tags)
+            if visibility.admits(owner=row.owner_principal_id, tags=row.tags, document_id=row.document_id)
         ]

@@ -252,7 +252,11 @@ class FakeDocumentStore:
                 return {tag for tag in used if any(match_pattern(pattern, tag) for pattern in patterns)}
 
             visibility = await access.visibility(known)
-        return [document for document in kept if visibility.admits(owner=document.owner, tags=document.tags)]
+        return [
+            document
+            for document in kept
+            if visibility.admits(owner=document.owner, tags=document.tags, document_id=document.document_id)
+        ]
 
     def _add(self, tenant_id: str, principal_id: str, content: NewDocument) -> AddResult | MemoryError:
         known = self._named(tenant_id, content)

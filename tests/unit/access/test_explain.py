@@ -13,7 +13,7 @@ TAGS = ("memory.owner:ann", ENG, DOC)
 
 
 async def explain(*rules: GrantRule, owner: str | None = "ann") -> AccessExplanation:
-    return await explain_access(authorizer(*rules), owner=owner, principal_id=P, tags=TAGS)
+    return await explain_access(authorizer(*rules), owner=owner, principal_id=P, tags=TAGS, document_id="9")
 
 
 @pytest.mark.parametrize(

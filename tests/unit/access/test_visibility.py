@@ -34,9 +34,9 @@ async def test_without_grants_only_own_documents_are_seen() -> None:
     found, asked = await visible()
     assert found == Visibility(principal_id=P)
     assert asked == []
-    assert found.admits(owner=P, tags=())
-    assert not found.admits(owner="ann", tags=(ENG,))
-    assert not found.admits(owner=None, tags=())
+    assert found.admits(owner=P, tags=(), document_id="9")
+    assert not found.admits(owner="ann", tags=(ENG,), document_id="9")
+    assert not found.admits(owner=None, tags=(), document_id="9")
 
 
 async def test_grants_without_a_wildcard_name_their_tags_and_nothing_is_looked_up() -> None:
@@ -55,15 +55,15 @@ async def test_a_more_specific_deny_with_a_wildcard_hides_its_tags_but_vetoes_no
     found, _ = await visible(allow("memory.*"), deny("memory.space:*"))
     assert found.allowed == {"memory.owner:ann", "memory.tenant:acme", "memory.doc:1"}
     assert found.vetoed == frozenset()
-    assert found.admits(owner="ann", tags=(ENG, "memory.tenant:acme"))
+    assert found.admits(owner="ann", tags=(ENG, "memory.tenant:acme"), document_id="9")
 
 
 async def test_a_grant_on_everything_lists_only_what_is_refused() -> None:
     found, asked = await visible(allow("*", "*"))
     assert found == Visibility(principal_id=P, everything=True)
     assert asked == []
-    assert found.admits(owner="ann", tags=("a:tag-made-later",))
-    assert not found.admits(owner="ann", tags=())
+    assert found.admits(owner="ann", tags=("a:tag-made-later",), document_id="9")
+    assert not found.admits(owner="ann", tags=(), document_id="9")
 
 
 async def test_beside_a_grant_on_everything_denies_are_looked_up() -> None:
@@ -72,9 +72,9 @@ async def test_beside_a_grant_on_everything_denies_are_looked_up() -> None:
     assert found.refused == {ENG, OPS, "memory.doc:1"}
     assert found.vetoed == {OPS}
     assert asked == [["memory.space:e*"]]
-    assert not found.admits(owner="ann", tags=(ENG,))
-    assert found.admits(owner="ann", tags=(ENG, "memory.owner:ann"))
-    assert not found.admits(owner="ann", tags=(OPS, "memory.owner:ann"))
+    assert not found.admits(owner="ann", tags=(ENG,), document_id="9")
+    assert found.admits(owner="ann", tags=(ENG, "memory.owner:ann"), document_id="9")
+    assert not found.admits(owner="ann", tags=(OPS, "memory.owner:ann"), document_id="9")
 
 
 async def test_a_grant_on_everything_under_a_condition_is_judged_tag_by_tag() -> None:
@@ -85,9 +85,10 @@ async def test_a_grant_on_everything_under_a_condition_is_judged_tag_by_tag() ->
 
 async def test_a_veto_hides_a_document_whatever_its_other_tags_allow_but_not_from_its_owner() -> None:
     found, _ = await visible(allow(ENG), deny("memory.doc:1"))
-    assert found.admits(owner="ann", tags=(ENG,))
-    assert not found.admits(owner="ann", tags=(ENG, "memory.doc:1"))
-    assert found.admits(owner=P, tags=(ENG, "memory.doc:1"))
+    assert found.admits(owner="ann", tags=(ENG,), document_id="9")
+    assert not found.admits(owner="ann", tags=(ENG, "memory.doc:1"), document_id="9")
+    assert not found.admits(owner="ann", tags=(ENG,), document_id="1")
+    assert found.admits(owner=P, tags=(ENG, "memory.doc:1"), document_id="9")
 
 
 async def test_an_exact_deny_that_something_outweighs_vetoes_nothing() -> None:

@@ -53,7 +53,9 @@ BEGIN
 END $$;
 
 -- Both channels' candidates, their neighbours, and both scores of each, exact. One row: a column of the candidates is an
--- array, and all run parallel; p_vector NULL: no dense channel.
+-- array, and all run parallel. Without `generation` in the scope it is the live one; dense_ready: the vectors of the
+-- tenant's active model are those of p_model_key, which embedded the query.
+--   occurred, expires   seconds since 1970; expires is valid_until
 --   bm25                divided by the idf total of the row's language, so that rows of several languages compare
 --   vector_ids, cosines parallel to each other; a candidate that is missing there has no vector yet
 --   windows             of each seed that stands in a context: up to three visible rows before it, itself, three after it
@@ -61,24 +63,39 @@ END $$;
 --                       not lifted to the top by its neighbours
 CREATE FUNCTION memory.retrieve(
   p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_limit integer, p_small integer,
-  p_table text, p_type text, p_vector text, p_sample text[],
+  p_model_key text, p_dims integer, p_vector text,
+  OUT dense_ready boolean, OUT partial boolean,
   OUT visible integer, OUT known float8, OUT mean float8, OUT deviation float8, OUT vectors bigint,
   OUT lexical_ids text[], OUT dense_ids text[],
   OUT chunk_ids text[], OUT document_ids text[], OUT threads text[], OUT authors text[],
   OUT asks boolean[], OUT words integer[], OUT authorities real[], OUT temporal_classes text[],
-  OUT occurred timestamptz[], OUT expires timestamptz[], OUT bm25 float8[],
+  OUT occurred float8[], OUT expires float8[], OUT bm25 float8[],
   OUT vector_ids text[], OUT cosines float8[], OUT windows text[])
 LANGUAGE plpgsql STABLE
-SET jit = off
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = off
+  SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   tenant text := current_setting('memory.tenant_id', true);
-  scope text := memory.scope_predicate(p_scope);
+  live text;
+  scope text;
   lex record;
   den record;
-  half halfvec := CASE WHEN p_type = 'halfvec' THEN p_vector::halfvec END;
-  whole vector := CASE WHEN p_type <> 'halfvec' THEN p_vector::vector END;
+  model record;
+  half halfvec;
+  whole vector;
 BEGIN
+  SELECT s.live_generation INTO live FROM memory.tenant_state s WHERE s.tenant_id = tenant;
+  IF NOT found THEN
+    RETURN;
+  END IF;
+  SELECT 'embedding_' || m.model_key AS place, m.vector_type, m.sample INTO model FROM memory.embed_model m
+  WHERE m.tenant_id = tenant AND m.status = 'active' AND m.model_key = p_model_key AND m.dims = p_dims;
+  dense_ready := found;
+  partial := EXISTS (SELECT FROM memory.embed_queue q
+                     WHERE q.tenant_id = tenant AND q.owner_id = p_scope ->> 'principal');
+  p_scope := jsonb_build_object('generation', live) || p_scope;
+  scope := memory.scope_predicate(p_scope);
   SELECT * INTO lex FROM memory.lexical_candidates(p_scope, p_query, p_required, p_excluded, p_limit, p_small);
   visible := lex.visible;
   IF visible = 0 THEN
@@ -87,11 +104,16 @@ BEGIN
   known := lex.known;
   lexical_ids := lex.chunk_ids;
   dense_ids := '{}';
-  IF p_vector IS NOT NULL THEN
-    IF visible <= p_small THEN
-      SELECT * INTO den FROM memory.dense_exact(p_table, half, whole, scope, p_limit);
+  IF dense_ready THEN
+    IF model.vector_type = 'halfvec' THEN
+      half := p_vector::halfvec;
     ELSE
-      SELECT * INTO den FROM memory.dense_nearest(p_table, half, whole, scope, p_limit, p_sample);
+      whole := p_vector::vector;
+    END IF;
+    IF visible <= p_small THEN
+      SELECT * INTO den FROM memory.dense_exact(model.place, half, whole, scope, p_limit);
+    ELSE
+      SELECT * INTO den FROM memory.dense_nearest(model.place, half, whole, scope, p_limit, model.sample);
     END IF;
     dense_ids := den.chunk_ids;
     mean := den.mean;
@@ -122,7 +144,7 @@ BEGIN
     FROM (
       SELECT array_agg(r.chunk_id::text), array_agg(r.document_id::text), array_agg(r.thread::text),
         array_agg(r.author), array_agg(r.asks), array_agg(r.words), array_agg(r.authority), array_agg(r.temporal_class),
-        array_agg(r.occurred_at), array_agg(r.valid_until),
+        array_agg(date_part('epoch', r.occurred_at)), array_agg(date_part('epoch', r.valid_until)),
         array_agg(%3$s)
       FROM memory.search_row r WHERE r.chunk_id = ANY ((SELECT ids FROM wanted)::text[]) AND %1$s
     ) AS c
@@ -137,10 +159,10 @@ BEGIN
          WHEN cardinality(lex.queries) = 1 THEN 'coalesce(-(r.lex <#> ($4)[1]) / nullif(($5)[1], 0), 0)'
          ELSE 'coalesce(-(r.lex <#> ($4)[array_position($6, r.language)]) '
               '/ nullif(($5)[array_position($6, r.language)], 0), 0)' END,
-    CASE WHEN p_vector IS NULL THEN 'SELECT NULL::text[], NULL::float8[]' ELSE format(
+    CASE WHEN NOT dense_ready THEN 'SELECT NULL::text[], NULL::float8[]' ELSE format(
       'SELECT array_agg(e.chunk_id::text), array_agg(1 - (e.embedding <=> %s)) FROM memory.%I e '
       'WHERE e.tenant_id = %L AND e.chunk_id = ANY ((SELECT ids FROM wanted)::text[])',
-      CASE WHEN half IS NULL THEN '$8' ELSE '$7' END, p_table, tenant) END)
+      CASE WHEN half IS NULL THEN '$8' ELSE '$7' END, model.place, tenant) END)
   INTO chunk_ids, document_ids, threads, authors, asks, words, authorities, temporal_classes, occurred, expires,
     bm25, vector_ids, cosines, windows
   USING lexical_ids, dense_ids, greatest(20, p_limit * 2 / 5), lex.queries, lex.totals, lex.languages, half, whole;
@@ -172,4 +194,48 @@ BEGIN
     FROM memory.dense_nearest(p_table, half, whole, scope, p_limit, p_sample);
   END IF;
   dense := den.chunk_ids;
+END $$;
+
+-- What hits are shown with. Claims for and against count once a principal, and only what this caller may see.
+-- A function, so that its plan is kept: planning it took longer than running it.
+CREATE FUNCTION memory.hit_details(p_principal text, p_chunks text[])
+RETURNS TABLE (
+  chunk_id text, text text, version_id text, version integer, status text, title text, kind text, document_id text,
+  adapter text, external_ref text, last_seen_at timestamptz, owner_principal_id text, author text, thread text,
+  created_by_kind text, generator_agent_id text, provenance text, source_class text, temporal_class text,
+  occurred_at timestamptz, valid_until timestamptz, authority real, entity_ids text[], derived_from text[],
+  supports bigint, contradicts bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = off
+  SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+BEGIN
+  RETURN QUERY
+  SELECT c.id::text, c.text, v.id::text, v.version, v.status, v.title, v.kind::text, v.document_id::text,
+    d.adapter::text, d.external_ref::text, d.last_seen_at, v.owner_principal_id::text, v.author, v.thread::text,
+    v.created_by_kind, v.generator_agent_id::text, v.provenance, v.source_class, v.temporal_class,
+    v.occurred_at, v.valid_until, v.authority,
+    ARRAY(SELECT DISTINCT e.to_ref::text FROM memory.edge e WHERE e.tenant_id = tenant AND e.from_type = 'document'
+          AND e.from_ref = v.document_id AND e.to_type = 'entity' ORDER BY 1),
+    ARRAY(SELECT e.to_ref::text FROM memory.edge e
+          JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.to_ref AND s.owner_principal_id = p_principal
+          WHERE e.tenant_id = tenant AND e.from_type = 'version' AND e.from_ref = v.id AND e.rel = 'derived_from'
+          ORDER BY 1),
+    coalesce(claims.supports, 0), coalesce(claims.contradicts, 0)
+  FROM memory.chunk c
+  JOIN memory.version v ON v.tenant_id = tenant AND v.id = c.version_id
+  JOIN memory.document d ON d.tenant_id = tenant AND d.id = c.document_id
+  LEFT JOIN LATERAL (
+    SELECT count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'supports') AS supports,
+      count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'contradicts') AS contradicts
+    FROM memory.edge e
+    JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.from_ref AND s.status = 'active'
+      AND s.owner_principal_id = p_principal
+    WHERE e.tenant_id = tenant AND e.to_type = 'version' AND e.to_ref = v.id
+      AND e.rel IN ('supports', 'contradicts') AND e.from_type = 'version'
+  ) AS claims ON true
+  WHERE c.tenant_id = tenant AND c.id = ANY (p_chunks) AND d.owner_principal_id = p_principal;
 END $$;

@@ -17,12 +17,13 @@ SELECT DISTINCT d.tenant_id, t.tag FROM memory.document d CROSS JOIN LATERAL unn
 
 -- Whether a caller may see what has this owner and these tags (ports.Visibility says the rule).
 CREATE FUNCTION memory.admits(
-  p_owner text, p_tags text[], p_principal text, p_everything boolean, p_allowed text[], p_refused text[],
+  p_owner text, p_tags text[], p_document text, p_principal text, p_everything boolean, p_allowed text[], p_refused text[],
   p_vetoed text[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
   SELECT p_owner = p_principal
-    OR (CASE WHEN p_everything THEN NOT p_tags <@ p_refused ELSE p_tags && p_allowed END AND NOT p_tags && p_vetoed)
+    OR (CASE WHEN p_everything THEN NOT p_tags <@ p_refused ELSE p_tags && p_allowed END
+        AND NOT (p_tags && p_vetoed OR 'memory.doc:' || p_document = ANY (p_vetoed)))
 $$;
 
 -- As before, with grants that reach everything but some tags.

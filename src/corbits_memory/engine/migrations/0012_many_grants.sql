@@ -54,8 +54,12 @@ BEGIN
     reached := memory.tags_predicate(ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'allowed')));
   END IF;
   IF p_scope ? 'vetoed' THEN
-    reached := reached || ' AND NOT '
-      || memory.tags_predicate(ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'vetoed')));
+    listed := ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'vetoed'));
+    reached := reached || ' AND NOT ' || memory.tags_predicate(listed);
+    listed := ARRAY(SELECT substr(t.tag, 12) FROM unnest(listed) AS t(tag) WHERE t.tag LIKE 'memory.doc:%');
+    IF listed <> '{}' THEN
+      reached := reached || format(' AND r.document_id <> ALL (%L::text[])', listed);
+    END IF;
   END IF;
   IF reached IS NULL THEN
     predicate := predicate || format(' AND r.owner_id = %L', p_scope ->> 'principal');
@@ -84,4 +88,53 @@ BEGIN
     predicate := predicate || format(' AND r.attributes @> %L::jsonb', p_scope -> 'attributes');
   END IF;
   RETURN predicate;
+END $$;
+
+-- What hits are shown with, of what the caller may see by its grants. Claims for and against count once a principal.
+DROP FUNCTION memory.hit_details(text, text[]);
+CREATE FUNCTION memory.hit_details(
+  p_chunks text[], p_principal text, p_everything boolean, p_allowed text[], p_refused text[], p_vetoed text[])
+RETURNS TABLE (
+  chunk_id text, text text, version_id text, version integer, status text, title text, kind text, document_id text,
+  adapter text, external_ref text, last_seen_at timestamptz, owner_principal_id text, tags text[], author text, thread text,
+  created_by_kind text, generator_agent_id text, provenance text, source_class text, temporal_class text,
+  occurred_at timestamptz, valid_until timestamptz, authority real, entity_ids text[], derived_from text[],
+  supports bigint, contradicts bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = off
+  SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+BEGIN
+  RETURN QUERY
+  SELECT c.id::text, c.text, v.id::text, v.version, v.status, v.title, v.kind::text, v.document_id::text,
+    d.adapter::text, d.external_ref::text, d.last_seen_at, d.owner_principal_id::text, d.tags::text[], v.author, v.thread::text,
+    v.created_by_kind, v.generator_agent_id::text, v.provenance, v.source_class, v.temporal_class,
+    v.occurred_at, v.valid_until, v.authority,
+    ARRAY(SELECT DISTINCT e.to_ref::text FROM memory.edge e WHERE e.tenant_id = tenant AND e.from_type = 'document'
+          AND e.from_ref = v.document_id AND e.to_type = 'entity' ORDER BY 1),
+    ARRAY(SELECT e.to_ref::text FROM memory.edge e
+          JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.to_ref
+          JOIN memory.document o ON o.tenant_id = tenant AND o.id = s.document_id AND memory.admits(
+            o.owner_principal_id, o.tags, o.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed)
+          WHERE e.tenant_id = tenant AND e.from_type = 'version' AND e.from_ref = v.id AND e.rel = 'derived_from'
+          ORDER BY 1),
+    coalesce(claims.supports, 0), coalesce(claims.contradicts, 0)
+  FROM memory.chunk c
+  JOIN memory.version v ON v.tenant_id = tenant AND v.id = c.version_id
+  JOIN memory.document d ON d.tenant_id = tenant AND d.id = c.document_id
+  LEFT JOIN LATERAL (
+    SELECT count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'supports') AS supports,
+      count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'contradicts') AS contradicts
+    FROM memory.edge e
+    JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.from_ref AND s.status = 'active'
+    JOIN memory.document o ON o.tenant_id = tenant AND o.id = s.document_id AND memory.admits(
+      o.owner_principal_id, o.tags, o.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed)
+    WHERE e.tenant_id = tenant AND e.to_type = 'version' AND e.to_ref = v.id
+      AND e.rel IN ('supports', 'contradicts') AND e.from_type = 'version'
+  ) AS claims ON true
+  WHERE c.tenant_id = tenant AND c.id = ANY (p_chunks) AND memory.admits(
+    d.owner_principal_id, d.tags, d.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed);
 END $$;

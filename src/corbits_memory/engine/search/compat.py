@@ -26,7 +26,7 @@ from corbits_memory.core.snippets import compat_snippet
 from corbits_memory.core.temporal import temporal_multiplier
 from corbits_memory.core.tuning import MMR_POOL, RERANK_CANDIDATES, SearchTuning, channel_candidates, clamp_k
 from corbits_memory.engine.access import resolve_visibility
-from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
+from corbits_memory.engine.pool import READ_SECONDS, Database, Reading
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.search.hits import Details, load_details, load_vectors, search_item
 from corbits_memory.engine.search.retrieval import EXACT_ROWS, QueryVector, scope_of, vector_parameters
@@ -94,11 +94,11 @@ class CompatProfile:
         degraded: list[str],
     ) -> SearchResult:
         k = clamp_k(query.limit)
-        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-            lists = await self._lists(conn, tenant_id, visibility, query, vector, k)
+        async with self._database.reading(tenant_id) as reading:
+            visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
+            lists = await self._lists(reading, tenant_id, visibility, query, vector, k)
             fused = reciprocal_rank_fusion([lists.lexical, lists.dense])
-            details = await load_details(conn, tenant_id, visibility, [row.key for row in fused])
+            details = await load_details(reading, visibility, [row.key for row in fused], last=True)
         if vector is not None and not lists.dense_ready:
             degraded.append(Degraded.DENSE_UNAVAILABLE)
         rows = [
@@ -136,20 +136,19 @@ class CompatProfile:
 
     async def _lists(
         self,
-        conn: Connection,
+        reading: Reading,
         tenant_id: str,
         visibility: Visibility,
         query: SearchQuery,
         vector: QueryVector | None,
         k: int,
     ) -> Lists:
-        cursor = conn.cursor(row_factory=dict_row)
-        await cursor.execute(
+        rows = await reading.fetch(
             load_queries("search")["compat_candidates"],
             {
                 "tenant": tenant_id,
                 "principal": visibility.principal_id,
-                "scope": Jsonb(await scope_of(conn, query, visibility)),
+                "scope": Jsonb(await scope_of(reading, query, visibility)),
                 "generation": query.generation,
                 "query": query.query.strip(),
                 "language": self._language,
@@ -157,10 +156,11 @@ class CompatProfile:
                 "small": EXACT_ROWS,
                 **vector_parameters(vector),
             },
+            dict_row,
         )
-        row = await cursor.fetchone()
-        if row is None:
+        if not rows:
             return Lists([], [], [], dense_ready=False)
+        row = rows[0]
         return Lists(row["lexical"], row["ranks"], row["dense"], row["dense_ready"])
 
     async def _rerank(self, rows: Sequence[Row], query: SearchQuery, degraded: list[str]) -> list[Row] | None:

@@ -1,7 +1,6 @@
 """The default profile: BM25 and vectors, completed and summed, in the context of threads."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,13 +12,13 @@ from corbits_memory.core.ranking import (
     RankingConstants,
     Scored,
     calibrate_rerank,
-    score_candidates,
 )
+from corbits_memory.core.scoring import CandidateColumns, score_columns
 from corbits_memory.core.selection import select
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
 from corbits_memory.engine.access import resolve_visibility
-from corbits_memory.engine.pool import READ_SECONDS, Database
+from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.hits import Details, load_details, search_item
 from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
@@ -56,11 +55,10 @@ class DefaultProfile:
         degraded: list[str],
     ) -> SearchResult:
         parsed = parse_query(query.query)
-        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+        async with self._database.reading(tenant_id) as reading:
+            visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
             found = await retrieve(
-                conn,
-                tenant_id=tenant_id,
+                reading,
                 visibility=visibility,
                 query=query,
                 text=normalise(parsed.text),
@@ -69,18 +67,27 @@ class DefaultProfile:
                 vector=vector,
                 limit=max(CANDIDATES_MIN, 2 * query.limit),
             )
-            context = _context(found, parsed.text, now, self._constants)
-            scored = score_candidates(found.candidates, context, self._constants, neighbours=found.neighbours)
-            pool = _pool(scored, query, reranking=self._reranker is not None)
-            details = await load_details(conn, tenant_id, visibility, [r.candidate.chunk_id for r in pool])
-        if vector is not None and not found.dense_ready and found.candidates:
+            if found.columns is None:
+                ranking, pool, details = None, [], {}
+            else:
+                context = _context(found, found.columns, parsed.text, now, self._constants)
+                ranking = score_columns(found.columns, context, self._constants)
+                pool = _pool(ranking.rows(), query, reranking=self._reranker is not None)
+                details = await load_details(
+                    reading, visibility, [row.candidate.chunk_id for row in pool], last=True
+                )
+        if vector is not None and not found.dense_ready and ranking is not None:
             degraded.append(Degraded.DENSE_UNAVAILABLE)
         elif vector is not None and found.partial:
             degraded.append(Degraded.DENSE_PARTIAL)
-        scored = self._corroborated(scored, found, context, details)
-        scored = await self._reranked(scored, found, context, details, parsed.text, degraded)
+        claims = _claims(details)
+        reranked = await self._rerank(pool, details, parsed.text, degraded)
+        if ranking is not None and (claims or reranked):
+            # Claims for and against are read with the texts; where there are any, the scores are made anew.
+            ranking = score_columns(ranking.columns, context, self._constants, claims=claims, rerank=reranked)
+            pool = list(ranking.rows())
         page = select(
-            [row for row in scored if row.candidate.chunk_id in details],
+            [row for row in pool if row.candidate.chunk_id in details],
             query.limit,
             query.max_per_document,
             self._constants,
@@ -88,58 +95,31 @@ class DefaultProfile:
         )
         return self._result(page, found, details, words(parsed.text), query, degraded)
 
-    def _corroborated(
+    async def _rerank(
         self,
-        scored: list[Scored],
-        found: Retrieved,
-        context: QueryContext,
-        details: Mapping[str, Details],
-    ) -> list[Scored]:
-        """Claims for and against are read with the texts; where there are any, the scores are made anew."""
-        claimed = {key: row for key, row in details.items() if row.supports or row.contradicts}
-        if not claimed:
-            return scored
-        found.candidates[:] = [
-            dataclasses.replace(
-                candidate,
-                supports=claimed[candidate.chunk_id].supports,
-                contradicts=claimed[candidate.chunk_id].contradicts,
-            )
-            if candidate.chunk_id in claimed
-            else candidate
-            for candidate in found.candidates
-        ]
-        return score_candidates(found.candidates, context, self._constants, neighbours=found.neighbours)
-
-    async def _reranked(
-        self,
-        scored: list[Scored],
-        found: Retrieved,
-        context: QueryContext,
+        pool: Sequence[Scored],
         details: Mapping[str, Details],
         text: str,
         degraded: list[str],
-    ) -> list[Scored]:
+    ) -> dict[str, float] | None:
+        """Calibrated scores by chunk id; None when the order stays as it is."""
         if self._reranker is None or not text:
             degraded.append(Degraded.RERANK_UNAVAILABLE)
-            return scored
-        read = [row.candidate.chunk_id for row in scored if row.candidate.chunk_id in details]
+            return None
+        read = [row.candidate.chunk_id for row in pool if row.candidate.chunk_id in details]
         if not read:
-            return scored
+            return None
         try:
             answers = await self._reranker.rerank(
                 text, [f"{details[key].title}\n{details[key].text}" for key in read]
             )
         except RerankQueryTooLongError:
             degraded.append(Degraded.RERANK_QUERY_TOO_LONG)
-            return scored
+            return None
         except RerankError:
             degraded.append(Degraded.RERANK_UNAVAILABLE)
-            return scored
-        calibrated = calibrate_rerank({read[answer.index]: answer.score for answer in answers})
-        return score_candidates(
-            found.candidates, context, self._constants, neighbours=found.neighbours, rerank=calibrated
-        )
+            return None
+        return calibrate_rerank({read[answer.index]: answer.score for answer in answers})
 
     def _result(
         self,
@@ -169,7 +149,9 @@ class DefaultProfile:
         return SearchResult(items=tuple(items), evidence=default_evidence(judged), degraded=tuple(degraded))
 
 
-def _context(found: Retrieved, text: str, now: datetime, constants: RankingConstants) -> QueryContext:
+def _context(
+    found: Retrieved, columns: CandidateColumns, text: str, now: datetime, constants: RankingConstants
+) -> QueryContext:
     low = None
     if found.mean is not None:
         share = min(1.0, found.vectors / constants.sample_min)
@@ -177,16 +159,22 @@ def _context(found: Retrieved, text: str, now: datetime, constants: RankingConst
     return QueryContext(
         now=now,
         # Each row's BM25 comes divided by its language's idf total; a query without lexemes has none.
-        idf_total=1.0
-        if any(candidate.bm25 > 0 for candidate in found.candidates) or found.known > 0
-        else 0.0,
+        idf_total=1.0 if found.known > 0 or any(value > 0 for value in columns.bm25) else 0.0,
         query_words=frozenset(words(text)),
         cosine_lo=low,
         default_lo=MODEL_FLOOR,
     )
 
 
-def _pool(scored: Sequence[Scored], query: SearchQuery, *, reranking: bool) -> list[Scored]:
+def _claims(details: Mapping[str, Details]) -> dict[str, tuple[int, int]]:
+    return {
+        key: (row.supports, row.contradicts)
+        for key, row in details.items()
+        if row.supports or row.contradicts
+    }
+
+
+def _pool(scored: Iterable[Scored], query: SearchQuery, *, reranking: bool) -> list[Scored]:
     """The rows worth reading: enough for the page after restatements collapse, best of each document first."""
     most = max(RERANK_MIN if reranking else POOL_MIN, 3 * query.limit)
     counts: dict[str, int] = {}
@@ -215,9 +203,8 @@ def _item_evidence(row: Scored, found: Retrieved, shown: Details) -> ItemEvidenc
 
 
 def _channels(found: Retrieved, chunk_id: str) -> tuple[Channel, ...]:
-    lexical, dense = found.seeds.get(chunk_id, (False, False))
-    named = ((Channel.LEXICAL, lexical), (Channel.DENSE, dense))
-    return tuple(channel for channel, hit in named if hit)
+    named = ((Channel.LEXICAL, found.lexical_ids), (Channel.DENSE, found.dense_ids))
+    return tuple(channel for channel, ids in named if chunk_id in ids)
 
 
 def _explain(row: Scored, found: Retrieved) -> dict[str, Any]:

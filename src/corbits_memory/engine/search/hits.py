@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 from corbits_memory.core.citation import open_target
 from corbits_memory.core.enums import Channel, EvidenceLevel
 from corbits_memory.engine.access import visibility_parameters
-from corbits_memory.engine.pool import Connection
+from corbits_memory.engine.pool import Connection, Reading
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import VectorSpace
 from corbits_memory.ports import Attribution, Citation, OpenTarget, SearchItem, Visibility
@@ -50,20 +50,24 @@ class Details:
 
 
 async def load_details(
-    conn: Connection, tenant_id: str, visibility: Visibility, chunk_ids: Sequence[str]
+    reading: Reading, visibility: Visibility, chunk_ids: Sequence[str], *, last: bool = False
 ) -> dict[str, Details]:
-    """Details by chunk id. What the caller may not see is left out here too: the last line of access."""
+    """Details by chunk id. What the caller may not see is left out here too: the last line of access.
+
+    ``last``: the transaction ends with it.
+    """
     if not chunk_ids:
         return {}
-    cursor = conn.cursor(row_factory=class_row(Details))
-    await cursor.execute(
+    rows = await reading.fetch(
         load_queries("search")["details"],
-        {"tenant": tenant_id, "chunks": list(chunk_ids), **visibility_parameters(visibility)},
+        {"chunks": list(chunk_ids), **visibility_parameters(visibility)},
+        class_row(Details),
+        last=last,
     )
     return {
         row.chunk_id: row
-        for row in await cursor.fetchall()
-        if visibility.admits(owner=row.owner_principal_id, tags=row.tags)
+        for row in rows
+        if visibility.admits(owner=row.owner_principal_id, tags=row.tags, document_id=row.document_id)
     }
 
 

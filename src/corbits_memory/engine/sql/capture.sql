@@ -14,7 +14,7 @@ SELECT v.id, d.owner_principal_id, d.tags
 FROM memory.version v
 JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
 WHERE v.tenant_id = %(tenant)s AND v.id = ANY (%(ids)s) AND v.status <> 'tombstoned'
-  AND memory.admits(d.owner_principal_id, d.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
+  AND memory.admits(d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
 
 -- name: claim_documents
 -- Find or create the documents, in key order so that batches never wait for each other in a circle, and lock them.

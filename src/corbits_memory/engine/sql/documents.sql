@@ -53,7 +53,7 @@ ORDER BY c.ordinal LIMIT %(limit)s
 SELECT e.rel, e.to_ref FROM memory.edge e
 JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.to_ref AND s.status <> 'tombstoned'
 JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id AND memory.admits(
-  o.owner_principal_id, o.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
+  o.owner_principal_id, o.tags, o.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
 WHERE e.tenant_id = %(tenant)s AND e.from_type = 'version' AND e.from_ref = %(version)s AND e.to_type = 'version'
   AND e.rel IN ('derived_from', 'supports', 'contradicts')
 ORDER BY e.rel, e.to_ref

@@ -193,5 +193,5 @@ FROM claim
 JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = claim.id AND v.status <> 'tombstoned'
 JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id AND d.id <> %(document)s
 WHERE %(all)s OR memory.admits(
-  d.owner_principal_id, d.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
+  d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
 GROUP BY d.id, d.owner_principal_id ORDER BY d.id LIMIT %(limit)s

@@ -14,7 +14,7 @@ FROM memory.document d
 WHERE d.tenant_id = %(tenant)s AND d.id > %(after)s
   AND EXISTS (SELECT FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id
               AND v.generation = %(generation)s AND v.status <> 'tombstoned')
-  AND (%(all)s OR memory.admits(d.owner_principal_id, d.tags, %(principal)s, %(everything)s, %(allowed)s, %(refused)s,
+  AND (%(all)s OR memory.admits(d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s,
                                 %(vetoed)s))
 ORDER BY d.id LIMIT %(limit)s
 
@@ -26,7 +26,7 @@ FROM memory.version v
 JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
 WHERE v.tenant_id = %(tenant)s AND v.document_id = ANY (%(documents)s) AND v.generation = %(generation)s
   AND v.status <> 'tombstoned'
-  AND (%(all)s OR v.status = 'active' OR memory.admits(d.owner_principal_id, v.access_tags, %(principal)s, %(everything)s,
+  AND (%(all)s OR v.status = 'active' OR memory.admits(d.owner_principal_id, v.access_tags, d.id, %(principal)s, %(everything)s,
                                                        %(allowed)s, %(refused)s, %(vetoed)s))
 ORDER BY v.document_id, v.version
 
@@ -52,7 +52,7 @@ SELECT to_jsonb(e) - 'tenant_id' AS row FROM memory.edge e
 WHERE e.tenant_id = %(tenant)s AND e.from_type IN ('document', 'version') AND e.from_ref = ANY (%(refs)s)
   AND (%(all)s OR e.to_type = 'entity' OR EXISTS (
     SELECT FROM memory.version s JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id
-    WHERE s.tenant_id = %(tenant)s AND s.id = e.to_ref AND memory.admits(o.owner_principal_id, o.tags, %(principal)s,
+    WHERE s.tenant_id = %(tenant)s AND s.id = e.to_ref AND memory.admits(o.owner_principal_id, o.tags, o.id, %(principal)s,
       %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)))
 ORDER BY e.id
 
