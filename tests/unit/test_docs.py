@@ -71,3 +71,18 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_what_the_security_page_claims_has_a_test() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+/test_\w+\.py)::(test_\w+)`", page)
+    rows = [line for line in page.partition("## Tags")[0].splitlines() if line.count("|") == 4][2:]
+    assert len(named) >= len(rows) > 30
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_each_attack_has_its_line_on_the_security_page() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    for file in (ROOT / "tests" / "security").glob("test_*.py"):
+        assert f"security/{file.name}" in page

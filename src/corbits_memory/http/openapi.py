@@ -23,6 +23,7 @@ _ERRORS = {
     "404": "There is no such thing here, or the caller may not see it.",
     "409": "Refused by the state of the memory.",
     "413": f"The body is larger than {BODY_BYTES:,} bytes.",
+    "429": "Too many requests, or too many wrong credentials; Retry-After says for how many seconds.",
     "500": "Ours.",
     "501": "This store can't do it.",
     "502": "A model's or the database's.",
