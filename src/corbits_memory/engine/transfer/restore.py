@@ -201,6 +201,8 @@ class _Run:
                     "tenant": self._tenant_id,
                     "chunks": embedded,
                     "vectors": [vectors[chunk_id] for chunk_id in embedded],
+                    # None of them is queued yet.
+                    "enqueued": [None] * len(embedded),
                 },
             )
         waiting = [row for row in searchable if row["chunk_id"] not in set(embedded)]
