@@ -23,7 +23,7 @@ from corbits_memory.engine.vectors import vector_text
 RARE_ROWS, PAIRED_TERMS, PAIRED_DF, MATCHES_MAX = 4_000, 6, 20_000, 20_000
 """The bounds of ``memory.lexical_candidates``."""
 SETTINGS: tuple[tuple[str, str], ...] = (
-    ("hnsw.ef_search", "100"),
+    ("hnsw.ef_search", "125"),
     ("hnsw.iterative_scan", "relaxed_order"),
     ("hnsw.max_scan_tuples", "40000"),
 )

@@ -50,7 +50,7 @@ class Database:
             configure=_register_vectors,
             check=_check_if_it_spoke,
         )
-        self._role_preamble: sql.SQL | sql.Composed = sql.SQL("")
+        self._role_preamble = ""
         self.second_lock = False
         """Whether transactions work under row-level security."""
 
@@ -61,7 +61,7 @@ class Database:
             async with self._pool.connection() as conn:
                 self.second_lock = await _may_take_role(conn)
         if self.second_lock:
-            self._role_preamble = sql.SQL("SET LOCAL ROLE {};").format(sql.Identifier(APP_ROLE))
+            self._role_preamble = f"SET LOCAL ROLE {sql.Identifier(APP_ROLE).as_string(None)};"
         else:
             logger.warning("row-level security is off: the login may not take the role %s", APP_ROLE)
 
@@ -84,7 +84,7 @@ class Database:
         with _driver_errors():
             async with self._pool.connection() as conn:
                 try:
-                    yield Reading(conn, self._preamble(tenant_id, READ_SECONDS).as_string(conn))
+                    yield Reading(conn, self._preamble(tenant_id, READ_SECONDS))
                 except BaseException:
                     if not conn.closed:
                         await conn.rollback()
@@ -92,17 +92,19 @@ class Database:
                 if conn.pgconn.transaction_status != TransactionStatus.IDLE:
                     await conn.commit()
 
-    def _preamble(self, tenant_id: str, seconds: float) -> sql.Composed:
+    def _preamble(self, tenant_id: str, seconds: float) -> str:
         # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
         # UTC, whatever the server's zone is: the driver reads instants in it, and the year 9999 must not overflow.
-        return sql.SQL(
-            "BEGIN; {} SET LOCAL TimeZone = 'UTC'; SET LOCAL statement_timeout = {}; SET LOCAL memory.tenant_id = {}"
-        ).format(self._role_preamble, sql.Literal(int(seconds * 1000)), sql.Literal(tenant_id))
+        return (
+            f"BEGIN; {self._role_preamble} SET LOCAL TimeZone = 'UTC'; "
+            f"SET LOCAL statement_timeout = {int(seconds * 1000)}; "
+            f"SET LOCAL memory.tenant_id = {sql.Literal(tenant_id).as_string(None)}"
+        )
 
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[Connection]:
         """A transaction of the owner, across tenants: migrations, workers, diagnosis."""
-        async with self._transaction(sql.SQL("BEGIN; SET LOCAL TimeZone = 'UTC'")) as conn:
+        async with self._transaction("BEGIN; SET LOCAL TimeZone = 'UTC'") as conn:
             yield conn
 
     @asynccontextmanager
@@ -113,12 +115,12 @@ class Database:
                 yield conn
 
     @asynccontextmanager
-    async def _transaction(self, preamble: sql.SQL | sql.Composed) -> AsyncIterator[Connection]:
+    async def _transaction(self, preamble: str) -> AsyncIterator[Connection]:
         with _driver_errors():
             async with self._pool.connection() as conn:
                 try:
                     # One message, one round trip. Inside the try: its BEGIN may succeed and the rest fail.
-                    await conn.execute(preamble)
+                    await conn.execute(preamble.encode(conn.info.encoding))
                     yield conn
                 except BaseException:
                     if not conn.closed:

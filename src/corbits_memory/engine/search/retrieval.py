@@ -67,8 +67,10 @@ async def scope_of(reading: Reading, query: SearchQuery, visibility: Visibility)
 def vector_parameters(vector: QueryVector | None) -> dict[str, Any]:
     if vector is None:
         return {"model_key": "", "dims": 0, "vector": None}
-    # A list of floats reads as a vector does, and Python writes it faster than anything written here would.
-    return {"model_key": vector.model_key, "dims": len(vector.values), "vector": str(vector.values)}
+    # Nine digits say all that a 32-bit float holds. One format of the whole: a search waits for it.
+    values = vector.values
+    text = f"[{','.join(['%.9g'] * len(values))}]" % tuple(values)
+    return {"model_key": vector.model_key, "dims": len(values), "vector": text}
 
 
 async def retrieve(
