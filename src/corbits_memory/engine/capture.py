@@ -8,7 +8,8 @@ fails as a whole is tried again one document at a time, so that one spoils no ot
 import asyncio
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -40,6 +41,8 @@ logger = logging.getLogger("corbits_memory.capture")
 TRANSACTION_CHUNKS = 1_000
 """A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
 TRANSACTION_DOCUMENTS = 500
+PLANNED_DOCUMENTS = 500
+"""So many are planned while those before are written."""
 RETRIES = 5
 _ROWS = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _ABOUT_A_ROW = (
@@ -61,6 +64,10 @@ class Captured:
     chunk_ids: list[str] = field(default_factory=list)
 
 
+Planned = tuple[list[Draft], dict[int, AddResult | MemoryError]]
+"""What can be written, and the errors of what can't, by position."""
+
+
 class CaptureService:
     def __init__(self, database: Database, *, language: str, known_languages: frozenset[str]) -> None:
         self._database = database
@@ -77,27 +84,49 @@ class CaptureService:
         lease_seconds: float,
     ) -> Captured:
         """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them."""
-        # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
-        planned, answers = await asyncio.to_thread(self._draft_all, documents, tenant_id, principal_id, now)
+        answers: dict[int, AddResult | MemoryError] = {}
         chunk_ids: list[str] = []
-        for group in _transactions(planned):
-            written = await self._write_group(tenant_id, principal_id, group, lease_seconds)
-            answers.update(written)
-            chunk_ids.extend(
-                chunk_id
-                for draft in group
-                if isinstance(answers[draft.position], AddResult)
-                for chunk_id in draft.chunk_ids
-            )
+        async with aclosing(self._plan_ahead(documents, tenant_id, principal_id, now)) as parts:
+            async for planned, refused in parts:
+                answers.update(refused)
+                for group in _transactions(planned):
+                    answers.update(await self._write_group(tenant_id, principal_id, group, lease_seconds))
+                    chunk_ids.extend(
+                        chunk_id
+                        for draft in group
+                        if isinstance(answers[draft.position], AddResult)
+                        for chunk_id in draft.chunk_ids
+                    )
         return Captured([answers[position] for position in range(len(documents))], chunk_ids)
 
-    def _draft_all(
+    async def _plan_ahead(
         self, documents: Sequence[NewDocument], tenant_id: str, principal_id: str, now: datetime
-    ) -> tuple[list[Draft], dict[int, AddResult | MemoryError]]:
-        """What can be written, and the errors of what can't, by position."""
+    ) -> AsyncGenerator[Planned, None]:
+        """The documents in order, some at a time: while these are written, the next are planned."""
+
+        def begin(start: int) -> asyncio.Task[Planned]:
+            # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
+            part = documents[start : start + PLANNED_DOCUMENTS]
+            return asyncio.create_task(
+                asyncio.to_thread(self._draft_all, part, start, tenant_id, principal_id, now)
+            )
+
+        planning = begin(0)
+        try:
+            for start in range(PLANNED_DOCUMENTS, len(documents), PLANNED_DOCUMENTS):
+                planned = await planning
+                planning = begin(start)
+                yield planned
+            yield await planning
+        finally:
+            planning.cancel()
+
+    def _draft_all(
+        self, documents: Sequence[NewDocument], start: int, tenant_id: str, principal_id: str, now: datetime
+    ) -> Planned:
         planned: list[Draft] = []
         refused: dict[int, AddResult | MemoryError] = {}
-        for position, document in enumerate(documents):
+        for position, document in enumerate(documents, start):
             try:
                 planned.append(self._draft(document, position, tenant_id, principal_id, now))
             except MemoryError as error:
@@ -188,7 +217,6 @@ class _Writer:
         self._tenant_id = tenant_id
         self._principal_id = principal_id
         self._generation = ""
-        self._dropped_chunks = 0
 
     async def write(self, group: list[Draft]) -> dict[int, AddResult | MemoryError]:
         answers: dict[int, AddResult | MemoryError] = {}
@@ -208,8 +236,7 @@ class _Writer:
             await self._run("retag_documents", rows=retagged)
             await retag_vectors(self._conn, self._tenant_id, [row["document_id"] for row in retagged])
         if changed:
-            await self._insert(changed)
-            await self._finish(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
+            await self._insert(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
         for draft in changed:
             answers[draft.position] = AddResult(
                 document_id=draft.document_id,
@@ -279,7 +306,6 @@ class _Writer:
                 draft.version = (version.get("last_version") or 0) + 1
                 draft.supersedes = version.get("active_id")
                 draft.version_id = new_id(ids.VERSION)
-                draft.raw_capture_id = new_id(ids.RAW_CAPTURE)
                 draft.chunk_ids = [new_id(ids.CHUNK) for _ in draft.chunks]
                 changed.append(draft)
                 continue
@@ -301,32 +327,37 @@ class _Writer:
             )
         return changed, retagged
 
-    async def _insert(self, changed: list[Draft]) -> None:
-        await self._keep_raw_captures(changed)
+    async def _insert(self, changed: list[Draft], *, fresh: int) -> None:
+        """All statements in one go: while the database works on one, the rows of the next are made."""
         superseding = [draft for draft in changed if draft.supersedes]
-        versions = [drafts.version_row(draft) for draft in changed]
         chunk_ids = [chunk_id for draft in changed for chunk_id in draft.chunk_ids]
-        # Written out once for the two statements that read it.
-        chunks = _dump([row for draft in changed for row in drafts.chunk_rows(draft)])
-        again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
         dropped: AsyncCursor[TupleRow] | None = None
         async with self._conn.pipeline():
+            # A statement of its own: a payload that raced is seen only by the next one's snapshot.
+            await self._run("keep_raw_captures", rows=[drafts.raw_capture_row(draft) for draft in changed])
             if superseding:
                 documents = [draft.document_id for draft in superseding]
                 await self._run("supersede_versions", versions=[draft.supersedes for draft in superseding])
                 dropped = await self._run(
                     "drop_search_rows", documents=documents, generation=self._generation
                 )
+            versions = [drafts.version_row(draft) for draft in changed]
+            again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
             if again:
                 await self._run("update_documents", rows=again)
             await self._run("insert_versions", rows=versions, generation=self._generation)
             if chunk_ids:
+                # Written out once for the two statements that read it.
+                chunks = _dump([row for draft in changed for row in drafts.chunk_rows(draft)])
                 await self._run("insert_chunks", chunks=chunks)
                 await self._run("insert_search_rows", chunks=chunks, generation=self._generation)
                 await self._run("enqueue_chunks", chunks=chunk_ids, lease=self._lease_seconds)
                 await self._enqueue_followers(changed, chunk_ids)
-        self._dropped_chunks = dropped.rowcount if dropped else 0
+            if dropped is None and not any(map(_has_graph, changed)):
+                await self._finish(changed, chunks=len(chunk_ids), fresh=fresh)
+                return
         await self._insert_graph(changed)
+        await self._finish(changed, chunks=len(chunk_ids) - (dropped.rowcount if dropped else 0), fresh=fresh)
 
     async def _enqueue_followers(self, changed: list[Draft], chunk_ids: list[str]) -> None:
         spans: dict[str, tuple[datetime, datetime]] = {}
@@ -346,18 +377,6 @@ class _Writer:
                 chunks=chunk_ids,
                 generation=self._generation,
             )
-
-    async def _keep_raw_captures(self, changed: list[Draft]) -> None:
-        rows = [drafts.raw_capture_row(draft) for draft in changed]
-        found = await self._fetch("keep_raw_captures", rows=rows)
-        kept = {row["source_hash"]: row["id"] for row in found}
-        known = [row["source_hash"] for row in rows if row["source_hash"] not in kept]
-        if known:
-            # A second statement: one that raced sees the other's row only with a new snapshot.
-            found = await self._fetch("raw_captures", hashes=known)
-            kept.update((row["source_hash"], row["id"]) for row in found)
-        for draft, row in zip(changed, rows, strict=True):
-            draft.raw_capture_id = kept[row["source_hash"]]
 
     async def _insert_graph(self, changed: list[Draft]) -> None:
         entities = await self._upsert_entities(changed)
@@ -382,12 +401,12 @@ class _Writer:
         found = await self._fetch("upsert_entities", rows=rows)
         return {(row["kind"], row["identifier"]): row["id"] for row in found}
 
-    async def _finish(self, changed: list[Draft], *, fresh: int) -> None:
+    async def _finish(self, changed: list[Draft], *, chunks: int, fresh: int) -> None:
         await self._run(
             "finish",
             versions=[draft.version_id for draft in changed],
             documents=fresh,
-            chunks=sum(len(draft.chunk_ids) for draft in changed) - self._dropped_chunks,
+            chunks=chunks,
             languages=sorted({draft.language for draft in changed}),
         )
 
@@ -407,6 +426,11 @@ class _Writer:
 
 def _dump(rows: list[Row]) -> str:
     return _ROWS.encode(rows)
+
+
+def _has_graph(draft: Draft) -> bool:
+    document = draft.document
+    return bool(document.entity_hints or document.edges or draft.references)
 
 
 def _edges(draft: Draft, entities: dict[tuple[str, str], str]) -> Iterator[Row]:
