@@ -24,6 +24,7 @@ from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd
 from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.ids import new_id
+from corbits_memory.engine.lanes import split_lanes, split_transactions
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import retag_vectors
@@ -38,9 +39,6 @@ from corbits_memory.ports import AddResult, NewDocument
 
 logger = logging.getLogger("corbits_memory.capture")
 
-TRANSACTION_CHUNKS = 1_000
-"""A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
-TRANSACTION_DOCUMENTS = 500
 PLANNED_DOCUMENTS = 500
 """So many are planned while those before are written."""
 RETRIES = 5
@@ -89,14 +87,14 @@ class CaptureService:
         async with aclosing(self._plan_ahead(documents, tenant_id, principal_id, now)) as parts:
             async for planned, refused in parts:
                 answers.update(refused)
-                for group in _transactions(planned):
-                    answers.update(await self._write_group(tenant_id, principal_id, group, lease_seconds))
-                    chunk_ids.extend(
-                        chunk_id
-                        for draft in group
-                        if isinstance(answers[draft.position], AddResult)
-                        for chunk_id in draft.chunk_ids
-                    )
+                written = await self._write_lanes(tenant_id, principal_id, planned, lease_seconds)
+                answers.update(written)
+                chunk_ids.extend(
+                    chunk_id
+                    for draft in planned
+                    if isinstance(answers[draft.position], AddResult)
+                    for chunk_id in draft.chunk_ids
+                )
         return Captured([answers[position] for position in range(len(documents))], chunk_ids)
 
     async def _plan_ahead(
@@ -153,6 +151,24 @@ class CaptureService:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
         return draft
 
+    async def _write_lanes(
+        self, tenant_id: str, principal_id: str, planned: list[Draft], lease_seconds: float
+    ) -> dict[int, AddResult | MemoryError]:
+        async def write(lane: list[Draft]) -> dict[int, AddResult | MemoryError]:
+            answers: dict[int, AddResult | MemoryError] = {}
+            for group in split_transactions(lane):
+                answers.update(await self._write_group(tenant_id, principal_id, group, lease_seconds))
+            return answers
+
+        # All are waited for, so that nothing is still being written when an error is reported.
+        lanes = await asyncio.gather(*map(write, split_lanes(planned)), return_exceptions=True)
+        answers: dict[int, AddResult | MemoryError] = {}
+        for written in lanes:
+            if isinstance(written, BaseException):
+                raise written
+            answers.update(written)
+        return answers
+
     async def _write_group(
         self, tenant_id: str, principal_id: str, group: list[Draft], lease_seconds: float
     ) -> dict[int, AddResult | MemoryError]:
@@ -188,23 +204,6 @@ def _may_run_again(error: Exception) -> bool:
     return (
         isinstance(error, DatabaseError) and isinstance(cause, psycopg.Error) and cause.sqlstate in _RETRIED
     )
-
-
-def _transactions(planned: list[Draft]) -> Iterator[list[Draft]]:
-    """Groups in order, each with a source reference at most once: a repeat in one batch sees what came before."""
-    group: list[Draft] = []
-    keys: set[tuple[str, str]] = set()
-    chunks = 0
-    for draft in planned:
-        full = len(group) >= TRANSACTION_DOCUMENTS or chunks + len(draft.chunks) > TRANSACTION_CHUNKS
-        if group and (full or draft.key in keys):
-            yield group
-            group, keys, chunks = [], set(), 0
-        group.append(draft)
-        keys.add(draft.key)
-        chunks += len(draft.chunks)
-    if group:
-        yield group
 
 
 class _Writer:
@@ -334,7 +333,16 @@ class _Writer:
         dropped: AsyncCursor[TupleRow] | None = None
         async with self._conn.pipeline():
             # A statement of its own: a payload that raced is seen only by the next one's snapshot.
-            await self._run("keep_raw_captures", rows=[drafts.raw_capture_row(draft) for draft in changed])
+            payloads = [drafts.raw_capture(draft) for draft in changed]
+            await self._run(
+                "keep_raw_captures",
+                ids=[new_id(ids.RAW_CAPTURE) for _ in changed],
+                adapters=[draft.document.adapter for draft in changed],
+                references=[draft.external_ref for draft in changed],
+                instants=[drafts.iso(draft.occurred_at) for draft in changed],
+                payloads=payloads,
+                hashes=[draft.source_hash for draft in changed],
+            )
             if superseding:
                 documents = [draft.document_id for draft in superseding]
                 await self._run("supersede_versions", versions=[draft.supersedes for draft in superseding])

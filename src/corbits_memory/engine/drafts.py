@@ -106,25 +106,20 @@ def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
     }
 
 
-def raw_capture_row(draft: Draft) -> Row:
-    """The payload as received, under the hash that makes an identical one the same capture.
+def raw_capture(draft: Draft) -> str:
+    """The payload as received. Settles the draft's ``source_hash``, which makes an identical one the same capture.
 
-    Settles the draft's ``source_hash``, by which its version finds the capture.
+    That is :func:`hashing.source_hash` of the same fields, without writing them out a second time.
     """
-    occurred_at = iso(draft.occurred_at)
-    raw_text = hashing.canonical_json(
-        {"adapter": draft.document.adapter, "occurredAt": occurred_at, "document": _payload(draft)}
+    payload = hashing.canonical_json(
+        {
+            "adapter": draft.document.adapter,
+            "occurredAt": iso(draft.occurred_at),
+            "document": _payload(draft),
+        }
     )
-    # hashing.source_hash of the same fields, without writing them out a second time.
-    draft.source_hash = hashing.sha256_hex(raw_text)
-    return {
-        "id": new_id(ids.RAW_CAPTURE),
-        "adapter": draft.document.adapter,
-        "external_ref": draft.external_ref,
-        "raw_text": raw_text,
-        "metadata": {"occurredAt": occurred_at},
-        "source_hash": draft.source_hash,
-    }
+    draft.source_hash = hashing.sha256_hex(payload)
+    return payload
 
 
 def version_row(draft: Draft) -> Row:

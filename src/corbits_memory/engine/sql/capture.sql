@@ -45,9 +45,10 @@ LEFT JOIN LATERAL (
 -- name: keep_raw_captures
 -- The payloads as received; an identical one is kept once.
 INSERT INTO memory.raw_capture (tenant_id, id, adapter, external_ref, raw_text, metadata, source_hash)
-SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, x.metadata, x.source_hash
-FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, adapter text, external_ref text, raw_text text, metadata jsonb,
-  source_hash text)
+SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, jsonb_build_object('occurredAt', x.occurred_at),
+  x.source_hash
+FROM unnest(%(ids)b::text[], %(adapters)b::text[], %(references)b::text[], %(payloads)b::text[], %(instants)b::text[],
+  %(hashes)b::text[]) AS x(id, adapter, external_ref, raw_text, occurred_at, source_hash)
 ORDER BY x.source_hash COLLATE "C"
 ON CONFLICT (tenant_id, source_hash) WHERE source_hash IS NOT NULL DO NOTHING
 
