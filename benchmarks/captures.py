@@ -17,17 +17,18 @@ from corbits_memory.ports import Embedder, NewDocument, TextPart
 
 TARGET_MODEL, TARGET_COPY = 0.8, 0.5
 BATCH = 500
-TABLES = (
-    "tenant_state",
-    "raw_capture",
-    "document",
-    "version",
-    "chunk",
-    "search_row",
-    "feed_event",
-    "embed_queue",
-)
-"""What a capture writes, in the order of their foreign keys."""
+SLICE = 2_000
+TABLES = {
+    "tenant_state": "tenant_id",
+    "raw_capture": "id",
+    "document": "id",
+    "version": "id",
+    "chunk": "id",
+    "search_row": "chunk_id",
+    "feed_event": "lpad(seq::text, 20, '0')",
+    "embed_queue": "chunk_id",
+}
+"""What a capture writes, in the order of their foreign keys, each with what grows from slice to slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +101,27 @@ def _passages(documents: Sequence[NewDocument], start: int, size: int) -> list[s
 
 
 async def _against_copy(server: Server, documents: Sequence[NewDocument]) -> Rate:
+    """In turns of 2,000 documents: what a slice became is copied next, so that both meet tables of the same size."""
     url = await server.create_database("capture_rows")
-    async with open_store(url, None) as store:
-        began = time.perf_counter()
-        for start in range(0, len(documents), BATCH):
-            await store.add(tenant_id="t", principal_id=PRINCIPAL, documents=documents[start : start + BATCH])
-        product = time.perf_counter() - began
     other = await server.create_database("capture_copy")
-    with psycopg.connect(url) as source, psycopg.connect(other) as target:
-        rows = {table: _copy_out(source, table) for table in TABLES}
-        target.execute("SELECT 1")
-        began = time.perf_counter()
-        for table, data in rows.items():
-            _copy_in(target, table, data)
-        target.commit()
-        bare = time.perf_counter() - began
+    product = bare = 0.0
+    copied = dict.fromkeys(TABLES, "")
+    with psycopg.connect(url, autocommit=True) as source, psycopg.connect(other, autocommit=True) as target:
+        async with open_store(url, None) as store:
+            for start in range(0, len(documents), SLICE):
+                part = documents[start : start + SLICE]
+                began = time.perf_counter()
+                for first in range(0, len(part), BATCH):
+                    await store.add(
+                        tenant_id="t", principal_id=PRINCIPAL, documents=part[first : first + BATCH]
+                    )
+                product += time.perf_counter() - began
+                rows = {table: _copy_out(source, table, key, copied) for table, key in TABLES.items()}
+                began = time.perf_counter()
+                with target.transaction():
+                    for table, data in rows.items():
+                        _copy_in(target, table, data)
+                bare += time.perf_counter() - began
     return Rate(len(documents) / product, len(documents) / bare)
 
 
@@ -127,14 +134,19 @@ def _columns(conn: psycopg.Connection, table: str) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(name) for (name,) in rows)
 
 
-def _copy_out(conn: psycopg.Connection, table: str) -> bytes:
+def _copy_out(conn: psycopg.Connection, table: str, key: str, copied: dict[str, str]) -> bytes:
+    """The rows since the last call: ids grow, and so does the feed's number as padded text."""
     held = io.BytesIO()
-    statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT BINARY)").format(
-        _columns(conn, table), sql.Identifier("memory", table)
+    order, name = sql.SQL(key), sql.Identifier("memory", table)
+    statement = sql.SQL("COPY (SELECT {} FROM {} WHERE {} > {}) TO STDOUT (FORMAT BINARY)").format(
+        _columns(conn, table), name, order, sql.Literal(copied[table])
     )
     with conn.cursor().copy(statement) as copy:
         for block in copy:
             held.write(block)
+    row = conn.execute(sql.SQL("SELECT coalesce(max({}), '') FROM {}").format(order, name)).fetchone()
+    assert row is not None
+    copied[table] = row[0]
     return held.getvalue()
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -305,3 +306,36 @@ def test_more_of_the_query_in_a_row_never_lowers_it(rows: list[Candidate], at: i
         return next(item.score for item in found if item.candidate.chunk_id == row.chunk_id)
 
     assert score(richer) >= score(rows)
+
+
+simple_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(simple_json)
+def test_canonical_json_is_what_the_library_of_the_standard_writes(value: Any) -> None:
+    assert hashing.canonical_json(value) == rfc8785.dumps(value).decode()
+
+
+@given(st.integers(0, 2**128 - 1))
+def test_ids_are_the_base_62_digits_of_their_number(number: int) -> None:
+    digits, rest = "", number
+    for _ in range(ids.DIGITS):
+        rest, digit = divmod(rest, 62)
+        digits = ids.ALPHABET[digit] + digits
+    assert ids.encode_id(ids.CHUNK, uuid.UUID(int=number)) == f"kchk_{digits}"
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=80))
+def test_words_of_ascii_are_counted_as_those_of_any_text(text: str) -> None:
+    assert word_count(text) == word_count(f"{text} é") - 1

@@ -150,11 +150,17 @@ def _is_simple(value: Any) -> bool:
     if kind is str or value is None or kind is bool:
         return True
     if kind is dict:
-        return all(type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items())
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii():
+                return False
+            # Most items are text: asked here, they cost no call.
+            if type(item) is not str and item is not None and not _is_simple(item):
+                return False
+        return True
     if kind is list or kind is tuple:
-        return all(_is_simple(item) for item in value)
+        return all(type(item) is str or item is None or _is_simple(item) for item in value)
     if kind is int:
-        return -SAFE_INTEGER <= value <= SAFE_INTEGER
+        return bool(-SAFE_INTEGER <= value <= SAFE_INTEGER)
     return isinstance(value, str)
 
 

@@ -8,7 +8,8 @@ fails as a whole is tried again one document at a time, so that one spoils no ot
 import asyncio
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -27,6 +28,7 @@ from corbits_memory.engine.access import note_tags, resolve_visibility, retag, v
 from corbits_memory.engine.audience import Source, narrow_to_sources, reserved_tags
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.ids import new_id
+from corbits_memory.engine.lanes import split_lanes, split_transactions
 from corbits_memory.engine.pool import Connection, Database, may_run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import (
@@ -41,11 +43,10 @@ from corbits_memory.ports import Access, AddResult, NewDocument, ShareReceipt
 
 logger = logging.getLogger("corbits_memory.capture")
 
-TRANSACTION_CHUNKS = 1_000
-"""A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
-TRANSACTION_DOCUMENTS = 500
 NOTED_TAGS = 100_000
 """Tags that a process remembers to be in use, so that not every capture writes them down again."""
+PLANNED_DOCUMENTS = 500
+"""So many are planned while those before are written."""
 RETRIES = 5
 _ROWS = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _ABOUT_A_ROW = (
@@ -67,6 +68,10 @@ class Captured:
     """Other tags on known documents: some of their vectors may wait to be made anew."""
 
 
+Planned = tuple[list[Draft], dict[int, AddResult | MemoryError]]
+"""What can be written, and the errors of what can't, by position."""
+
+
 class CaptureService:
     def __init__(self, database: Database, *, language: str, known_languages: frozenset[str]) -> None:
         self._database = database
@@ -85,31 +90,51 @@ class CaptureService:
         access: Access | None = None,
     ) -> Captured:
         """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them."""
-        # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
-        planned, answers = await asyncio.to_thread(self._draft_all, documents, tenant_id, principal_id, now)
+        answers: dict[int, AddResult | MemoryError] = {}
         chunk_ids: list[str] = []
-        for group in _transactions(planned):
-            written = await self._write_group(tenant_id, principal_id, access, group, lease_seconds)
-            answers.update(written)
-            chunk_ids.extend(
-                chunk_id
-                for draft in group
-                if isinstance(answers[draft.position], AddResult)
-                for chunk_id in draft.chunk_ids
+        retagged = False
+        async with aclosing(self._plan_ahead(documents, tenant_id, principal_id, now)) as parts:
+            async for planned, refused in parts:
+                answers.update(refused)
+                written = await self._write_lanes(tenant_id, principal_id, access, planned, lease_seconds)
+                answers.update(written)
+                retagged = retagged or any(draft.retagged for draft in planned)
+                chunk_ids.extend(
+                    chunk_id
+                    for draft in planned
+                    if isinstance(answers[draft.position], AddResult)
+                    for chunk_id in draft.chunk_ids
+                )
+        return Captured([answers[position] for position in range(len(documents))], chunk_ids, retagged)
+
+    async def _plan_ahead(
+        self, documents: Sequence[NewDocument], tenant_id: str, principal_id: str, now: datetime
+    ) -> AsyncGenerator[Planned, None]:
+        """The documents in order, some at a time: while these are written, the next are planned."""
+
+        def begin(start: int) -> asyncio.Task[Planned]:
+            # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
+            part = documents[start : start + PLANNED_DOCUMENTS]
+            return asyncio.create_task(
+                asyncio.to_thread(self._draft_all, part, start, tenant_id, principal_id, now)
             )
-        return Captured(
-            [answers[position] for position in range(len(documents))],
-            chunk_ids,
-            retagged=any(draft.retagged for draft in planned),
-        )
+
+        planning = begin(0)
+        try:
+            for start in range(PLANNED_DOCUMENTS, len(documents), PLANNED_DOCUMENTS):
+                planned = await planning
+                planning = begin(start)
+                yield planned
+            yield await planning
+        finally:
+            planning.cancel()
 
     def _draft_all(
-        self, documents: Sequence[NewDocument], tenant_id: str, principal_id: str, now: datetime
-    ) -> tuple[list[Draft], dict[int, AddResult | MemoryError]]:
-        """What can be written, and the errors of what can't, by position."""
+        self, documents: Sequence[NewDocument], start: int, tenant_id: str, principal_id: str, now: datetime
+    ) -> Planned:
         planned: list[Draft] = []
         refused: dict[int, AddResult | MemoryError] = {}
-        for position, document in enumerate(documents):
+        for position, document in enumerate(documents, start):
             try:
                 planned.append(self._draft(document, position, tenant_id, principal_id, now))
             except MemoryError as error:
@@ -140,6 +165,29 @@ class CaptureService:
         if len(document.parts) > limits.CHUNKS_PER_DOCUMENT:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
         return draft
+
+    async def _write_lanes(
+        self,
+        tenant_id: str,
+        principal_id: str,
+        access: Access | None,
+        planned: list[Draft],
+        lease_seconds: float,
+    ) -> dict[int, AddResult | MemoryError]:
+        async def write(lane: list[Draft]) -> dict[int, AddResult | MemoryError]:
+            answers: dict[int, AddResult | MemoryError] = {}
+            for group in split_transactions(lane):
+                answers.update(await self._write_group(tenant_id, principal_id, access, group, lease_seconds))
+            return answers
+
+        # All are waited for, so that nothing is still being written when an error is reported.
+        lanes = await asyncio.gather(*map(write, split_lanes(planned)), return_exceptions=True)
+        answers: dict[int, AddResult | MemoryError] = {}
+        for written in lanes:
+            if isinstance(written, BaseException):
+                raise written
+            answers.update(written)
+        return answers
 
     async def _write_group(
         self,
@@ -190,23 +238,6 @@ class CaptureService:
         self._noted_tags.update((tenant_id, tag) for tag in tags)
 
 
-def _transactions(planned: list[Draft]) -> Iterator[list[Draft]]:
-    """Groups in order, each with a source reference at most once: a repeat in one batch sees what came before."""
-    group: list[Draft] = []
-    keys: set[tuple[str, str]] = set()
-    chunks = 0
-    for draft in planned:
-        full = len(group) >= TRANSACTION_DOCUMENTS or chunks + len(draft.chunks) > TRANSACTION_CHUNKS
-        if group and (full or draft.key in keys):
-            yield group
-            group, keys, chunks = [], set(), 0
-        group.append(draft)
-        keys.add(draft.key)
-        chunks += len(draft.chunks)
-    if group:
-        yield group
-
-
 class _Writer:
     """The statements of one transaction."""
 
@@ -228,7 +259,6 @@ class _Writer:
         self._noted_tags = noted_tags
         self.new_tags: set[str] = set()
         self._generation = ""
-        self._dropped_chunks = 0
 
     async def write(self, group: list[Draft]) -> dict[int, AddResult | MemoryError]:
         answers: dict[int, AddResult | MemoryError] = {}
@@ -249,9 +279,7 @@ class _Writer:
         if retagged:
             await retag(self._conn, self._tenant_id, retagged)
         if changed:
-            await self._insert(changed)
-            await self._note_tags(changed)
-            await self._finish(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
+            await self._insert(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
         for draft in changed:
             answers[draft.position] = AddResult(
                 document_id=draft.document_id,
@@ -378,7 +406,6 @@ class _Writer:
                 draft.version = (version.get("last_version") or 0) + 1
                 draft.supersedes = version.get("active_id")
                 draft.version_id = new_id(ids.VERSION)
-                draft.raw_capture_id = new_id(ids.RAW_CAPTURE)
                 draft.chunk_ids = [new_id(ids.CHUNK) for _ in draft.chunks]
                 changed.append(draft)
                 continue
@@ -402,33 +429,49 @@ class _Writer:
             )
         return changed, retagged
 
-    async def _insert(self, changed: list[Draft]) -> None:
-        await self._keep_raw_captures(changed)
+    async def _insert(self, changed: list[Draft], *, fresh: int) -> None:
+        """All statements in one go: while the database works on one, the rows of the next are made."""
         superseding = [draft for draft in changed if draft.supersedes]
-        versions = [drafts.version_row(draft) for draft in changed]
         chunk_ids = [chunk_id for draft in changed for chunk_id in draft.chunk_ids]
-        # Written out once for the two statements that read it.
-        chunks = _dump([row for draft in changed for row in drafts.chunk_rows(draft)])
-        again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
         dropped: AsyncCursor[TupleRow] | None = None
         async with self._conn.pipeline():
+            # A statement of its own: a payload that raced is seen only by the next one's snapshot.
+            payloads = [drafts.raw_capture(draft) for draft in changed]
+            await self._run(
+                "keep_raw_captures",
+                ids=[new_id(ids.RAW_CAPTURE) for _ in changed],
+                adapters=[draft.document.adapter for draft in changed],
+                references=[draft.external_ref for draft in changed],
+                instants=[drafts.iso(draft.occurred_at) for draft in changed],
+                payloads=payloads,
+                hashes=[draft.source_hash for draft in changed],
+            )
             if superseding:
                 documents = [draft.document_id for draft in superseding]
                 await self._run("supersede_versions", versions=[draft.supersedes for draft in superseding])
                 dropped = await self._run(
                     "drop_search_rows", documents=documents, generation=self._generation
                 )
+            versions = [drafts.version_row(draft) for draft in changed]
+            again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
             if again:
                 await self._run("update_documents", rows=again)
             await self._run("insert_versions", rows=versions, generation=self._generation)
             if chunk_ids:
+                # Written out once for the two statements that read it.
+                chunks = _dump([row for draft in changed for row in drafts.chunk_rows(draft)])
                 await self._run("insert_chunks", chunks=chunks)
                 await self._run("insert_search_rows", chunks=chunks, generation=self._generation)
                 owners = [draft.owner for draft in changed for _ in draft.chunk_ids]
                 await self._run("enqueue_chunks", chunks=chunk_ids, owners=owners, lease=self._lease_seconds)
                 await self._enqueue_followers(changed, chunk_ids)
-        self._dropped_chunks = dropped.rowcount if dropped else 0
+            if dropped is None and not any(map(_has_graph, changed)):
+                await self._note_tags(changed)
+                await self._finish(changed, chunks=len(chunk_ids), fresh=fresh)
+                return
         await self._insert_graph(changed)
+        await self._note_tags(changed)
+        await self._finish(changed, chunks=len(chunk_ids) - (dropped.rowcount if dropped else 0), fresh=fresh)
 
     async def _enqueue_followers(self, changed: list[Draft], chunk_ids: list[str]) -> None:
         spans: dict[str, tuple[datetime, datetime]] = {}
@@ -448,18 +491,6 @@ class _Writer:
                 chunks=chunk_ids,
                 generation=self._generation,
             )
-
-    async def _keep_raw_captures(self, changed: list[Draft]) -> None:
-        rows = [drafts.raw_capture_row(draft) for draft in changed]
-        found = await self._fetch("keep_raw_captures", rows=rows)
-        kept = {row["source_hash"]: row["id"] for row in found}
-        known = [row["source_hash"] for row in rows if row["source_hash"] not in kept]
-        if known:
-            # A second statement: one that raced sees the other's row only with a new snapshot.
-            found = await self._fetch("raw_captures", hashes=known)
-            kept.update((row["source_hash"], row["id"]) for row in found)
-        for draft, row in zip(changed, rows, strict=True):
-            draft.raw_capture_id = kept[row["source_hash"]]
 
     async def _insert_graph(self, changed: list[Draft]) -> None:
         entities = await self._upsert_entities(changed)
@@ -490,12 +521,12 @@ class _Writer:
         if self.new_tags:
             await note_tags(self._conn, self._tenant_id, self.new_tags)
 
-    async def _finish(self, changed: list[Draft], *, fresh: int) -> None:
+    async def _finish(self, changed: list[Draft], *, chunks: int, fresh: int) -> None:
         await self._run(
             "finish",
             versions=[draft.version_id for draft in changed],
             documents=fresh,
-            chunks=sum(len(draft.chunk_ids) for draft in changed) - self._dropped_chunks,
+            chunks=chunks,
             languages=sorted({draft.language for draft in changed}),
         )
 
@@ -522,6 +553,11 @@ def _receipt(draft: Draft) -> ShareReceipt | None:
 
 def _dump(rows: list[Row]) -> str:
     return _ROWS.encode(rows)
+
+
+def _has_graph(draft: Draft) -> bool:
+    document = draft.document
+    return bool(document.entity_hints or document.edges or draft.references)
 
 
 def _edges(draft: Draft, entities: dict[tuple[str, str], str]) -> Iterator[Row]:

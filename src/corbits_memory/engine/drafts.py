@@ -45,7 +45,7 @@ class Draft:
     version_id: str = ""
     version: int = 1
     supersedes: str | None = None
-    raw_capture_id: str = ""
+    source_hash: str = ""
     thread_seq: int = 0
     chunk_ids: list[str] = field(default_factory=list)
     own_tags: list[str] = field(default_factory=list)
@@ -125,21 +125,20 @@ def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
     }
 
 
-def raw_capture_row(draft: Draft) -> Row:
-    """The payload as received, under the hash that makes an identical one the same capture."""
-    occurred_at = iso(draft.occurred_at)
-    raw_text = hashing.canonical_json(
-        {"adapter": draft.document.adapter, "occurredAt": occurred_at, "document": _payload(draft)}
+def raw_capture(draft: Draft) -> str:
+    """The payload as received. Settles the draft's ``source_hash``, which makes an identical one the same capture.
+
+    That is :func:`hashing.source_hash` of the same fields, without writing them out a second time.
+    """
+    payload = hashing.canonical_json(
+        {
+            "adapter": draft.document.adapter,
+            "occurredAt": iso(draft.occurred_at),
+            "document": _payload(draft),
+        }
     )
-    return {
-        "id": draft.raw_capture_id,
-        "adapter": draft.document.adapter,
-        "external_ref": draft.external_ref,
-        "raw_text": raw_text,
-        "metadata": {"occurredAt": occurred_at},
-        # hashing.source_hash of the same fields, without writing them out a second time.
-        "source_hash": hashing.sha256_hex(raw_text),
-    }
+    draft.source_hash = hashing.sha256_hex(payload)
+    return payload
 
 
 def version_row(draft: Draft) -> Row:
@@ -172,7 +171,7 @@ def version_row(draft: Draft) -> Row:
         "actor_count": document.actor_count,
         "has_social_signal": document.has_social_signal,
         "source_class": attribution.lineage_class,
-        "raw_capture_id": draft.raw_capture_id,
+        "source_hash": draft.source_hash,
         "provenance": attribution.provenance,
         "temporal_class": attribution.temporal_class,
         "valid_from": _optional_iso(document.valid_from),

@@ -49,28 +49,39 @@ CREATE FUNCTION memory.index_terms(p_seed bigint, p_fts tsvector, OUT terms inte
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-  saturation float8;
-  once text;
-  weights text;
   lexemes bigint;
+  length bigint;
+  saturation float8;
+  weights text;
+  often integer[];
+  often_dims integer[];
 BEGIN
-  SELECT 1.2 * (0.25 + 0.75 * sum(cardinality(positions)) / 120.0) INTO saturation FROM unnest(p_fts);
-  -- Most words of a row stand in it once: their weight is written out once.
-  once := ':' || (2.2 / (1 + saturation))::real;
-  SELECT count(*), array_agg(DISTINCT memory.dim_term(memory.lexeme_dim(l.lexeme), p_seed)),
-    string_agg(memory.lexeme_dim(l.lexeme) || CASE WHEN cardinality(l.positions) = 1 THEN once
-      ELSE ':' || (cardinality(l.positions) * 2.2 / (cardinality(l.positions) + saturation))::real END, ',')
-  INTO lexemes, terms, weights FROM unnest(p_fts) AS l;
+  -- Most lexemes of a row stand in it once and weigh the same: that weight, known only at the end, is written as w.
+  SELECT count(*), sum(cardinality(l.positions)),
+    array_agg(DISTINCT memory.dim_term(memory.lexeme_dim(l.lexeme), p_seed)),
+    string_agg(memory.lexeme_dim(l.lexeme)::text, ':w,') FILTER (WHERE cardinality(l.positions) = 1),
+    array_agg(cardinality(l.positions)) FILTER (WHERE cardinality(l.positions) > 1),
+    array_agg(memory.lexeme_dim(l.lexeme)) FILTER (WHERE cardinality(l.positions) > 1)
+  INTO lexemes, length, terms, weights, often, often_dims FROM unnest(p_fts) AS l;
   IF lexemes = 0 THEN
     terms := '{}';
-  ELSIF cardinality(terms) < lexemes THEN
+    lex := '{}/268435456';
+    RETURN;
+  END IF;
+  saturation := 1.2 * (0.25 + 0.75 * length / 120.0);
+  IF cardinality(terms) < lexemes THEN
     -- Two lexemes met on one dimension.
-    SELECT string_agg(dim || ':' || weight, ',') INTO weights FROM (
+    SELECT string_agg(met.dim || ':' || met.weight, ',') INTO weights FROM (
       SELECT memory.lexeme_dim(l.lexeme) AS dim,
         sum(cardinality(l.positions) * 2.2 / (cardinality(l.positions) + saturation))::real AS weight
       FROM unnest(p_fts) AS l GROUP BY 1) AS met;
+  ELSE
+    weights := replace(weights || ':w', 'w', (2.2 / (1 + saturation))::real::text);
+    FOR i IN 1 .. coalesce(cardinality(often), 0) LOOP
+      weights := concat_ws(',', weights, often_dims[i] || ':' || (often[i] * 2.2 / (often[i] + saturation))::real);
+    END LOOP;
   END IF;
-  lex := ('{' || coalesce(weights, '') || '}/268435456')::sparsevec;
+  lex := ('{' || weights || '}/268435456')::sparsevec;
 END $$;
 
 CREATE OR REPLACE FUNCTION memory.term_hashes(p_tenant text, p_generation text, p_fts tsvector) RETURNS integer[]
@@ -110,3 +121,7 @@ CREATE INDEX raw_capture_reference ON memory.raw_capture (tenant_id, adapter, ex
   WHERE external_ref IS NOT NULL;
 ALTER TABLE memory.chunk DROP CONSTRAINT chunk_tenant_id_version_id_ordinal_key;
 CREATE UNIQUE INDEX chunk_place ON memory.chunk (tenant_id, version_id, ordinal) WHERE version_id IS NOT NULL;
+-- For the same reason: a thread's neighbours are looked up without a status, the visible rows always with one.
+DROP INDEX memory.search_row_visible;
+CREATE INDEX search_row_visible ON memory.search_row (tenant_id, generation, owner_id, status)
+  WHERE status IS NOT NULL;

@@ -65,17 +65,12 @@ LEFT JOIN LATERAL (
 -- name: keep_raw_captures
 -- The payloads as received; an identical one is kept once.
 INSERT INTO memory.raw_capture (tenant_id, id, adapter, external_ref, raw_text, metadata, source_hash)
-SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, x.metadata, x.source_hash
-FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, adapter text, external_ref text, raw_text text, metadata jsonb,
-  source_hash text)
+SELECT %(tenant)s, x.id, x.adapter, x.external_ref, x.raw_text, jsonb_build_object('occurredAt', x.occurred_at),
+  x.source_hash
+FROM unnest(%(ids)b::text[], %(adapters)b::text[], %(references)b::text[], %(payloads)b::text[], %(instants)b::text[],
+  %(hashes)b::text[]) AS x(id, adapter, external_ref, raw_text, occurred_at, source_hash)
 ORDER BY x.source_hash COLLATE "C"
 ON CONFLICT (tenant_id, source_hash) WHERE source_hash IS NOT NULL DO NOTHING
-RETURNING source_hash, id
-
--- name: raw_captures
--- The ids of payloads that were there before, by their hash.
-SELECT source_hash, id FROM memory.raw_capture WHERE tenant_id = %(tenant)s AND source_hash = ANY (%(hashes)s)
-  AND source_hash IS NOT NULL
 
 -- name: supersede_versions
 -- The active versions step back.
@@ -96,20 +91,23 @@ FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(document_id text, title text, kind
 WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
 
 -- name: insert_versions
--- New active versions.
+-- New active versions, each with the capture of its payload: this one's, or the one that was kept before.
 INSERT INTO memory.version (tenant_id, id, document_id, version, supersedes_version_id, content_hash, title, kind,
   attributes, access_tags, thread, author, language, occurred_at, owner_principal_id, created_by_principal_id,
   created_by_kind, generator_agent_id, authority, actor_count, has_social_signal, source_class, raw_capture_id,
   generation, provenance, temporal_class, valid_from, valid_until, retention_class)
 SELECT %(tenant)s, x.id, x.document_id, x.version, x.supersedes, x.content_hash, x.title, x.kind, x.attributes,
   x.tags, x.thread, x.author, x.language, x.occurred_at, x.owner, %(principal)s, x.created_by_kind,
-  x.generator_agent_id, x.authority, x.actor_count, x.has_social_signal, x.source_class, x.raw_capture_id,
+  x.generator_agent_id, x.authority, x.actor_count, x.has_social_signal, x.source_class, c.id,
   %(generation)s, x.provenance, x.temporal_class, x.valid_from, x.valid_until, x.retention_class
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(id text, document_id text, version integer, supersedes text, owner text,
   content_hash text, title text, kind text, attributes jsonb, tags text[], thread text, author text, language text,
   occurred_at timestamptz, created_by_kind text, generator_agent_id text, authority real, actor_count integer,
-  has_social_signal boolean, source_class text, raw_capture_id text, provenance text, temporal_class text,
+  has_social_signal boolean, source_class text, source_hash text, provenance text, temporal_class text,
   valid_from timestamptz, valid_until timestamptz, retention_class text)
+-- LIMIT: a look-up each; a join may read all of the tenant's.
+CROSS JOIN LATERAL (
+  SELECT r.id FROM memory.raw_capture r WHERE r.tenant_id = %(tenant)s AND r.source_hash = x.source_hash LIMIT 1) AS c
 
 -- name: insert_chunks
 -- Their text.
@@ -128,7 +126,8 @@ SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal,
   v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts, i.terms, i.lex
 FROM json_to_recordset(%(chunks)s::json) AS x(id text, version_id text, document_id text, ordinal integer, thread_seq bigint,
   context_key text, head text, body text, words integer, asks boolean)
-JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = x.version_id
+CROSS JOIN LATERAL (
+  SELECT * FROM memory.version o WHERE o.tenant_id = %(tenant)s AND o.id = x.version_id LIMIT 1) AS v
 CROSS JOIN LATERAL (SELECT memory.analyse(v.language, x.head, x.body) AS fts OFFSET 0) AS a
 CROSS JOIN LATERAL memory.index_terms(memory.term_seed(%(tenant)s, %(generation)s), a.fts) AS i
 
