@@ -302,3 +302,18 @@ async def test_a_text_longer_than_a_page_is_cut_and_says_so(
 async def test_texts_of_what_is_not_visible_stay_away(store: PostgresDocumentStore) -> None:
     await add(store, note("secret"), principal="bob")
     assert (await feed(store, include_text=True)).entries == ()
+
+
+async def test_numbers_without_events_are_passed_over(
+    store: PostgresDocumentStore, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody deletes events today; whoever does must not have readers turn in circles."""
+    monkeypatch.setattr(engine_feed, "SCANNED_EVENTS", 2)
+    await add(store, *(note(str(n)) for n in range(6)))
+    await owner.execute("DELETE FROM memory.feed_event WHERE seq < 6")
+    first = await feed(store, limit=1)
+    assert (first.entries, first.next_cursor, first.has_more) == ((), 2, True)
+    last = await feed(store, limit=1, after=4)
+    assert (seqs(last), last.position, last.has_more) == ([6], 6, False)
+    await owner.execute("DELETE FROM memory.feed_event")
+    assert await feed(store, after=4) == FeedPage(entries=(), next_cursor=None, has_more=False, position=6)

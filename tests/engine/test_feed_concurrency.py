@@ -209,7 +209,8 @@ async def test_a_process_listens_on_one_connection_however_many_follow(
 async def test_what_is_there_already_is_not_waited_for(store: PostgresDocumentStore) -> None:
     await add(store, note("x"))
     assert await waits(store, after=0) < 5
-    assert await waits(store, after=1, seconds=0.1) >= 0.1
+    # A look that was on its way may wake once more, for nothing.
+    assert max([await waits(store, after=1, seconds=0.1) for _ in range(3)]) >= 0.1
 
 
 async def test_closing_ends_all_waits(open_store: OpenStore) -> None:

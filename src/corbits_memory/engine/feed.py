@@ -55,7 +55,7 @@ async def _page(conn: Connection, tenant_id: str, query: FeedQuery) -> list[Row]
             "tenant": tenant_id,
             "after": query.after,
             "limit": query.limit,
-            "scan": _scan(query),
+            "until": _until(query),
             "ops": sorted(query.ops),
             "excluded": query.exclude_generator,
         },
@@ -63,8 +63,9 @@ async def _page(conn: Connection, tenant_id: str, query: FeedQuery) -> list[Row]
     return await cursor.fetchall()
 
 
-def _scan(query: FeedQuery) -> int:
-    return max(SCANNED_EVENTS, query.limit + 1)
+def _until(query: FeedQuery) -> int:
+    """The last number that a page looks at."""
+    return query.after + max(SCANNED_EVENTS, query.limit + 1)
 
 
 def _read_page(rows: list[Row], query: FeedQuery, visibility: Visibility) -> FeedPage:
@@ -79,8 +80,8 @@ def _read_page(rows: list[Row], query: FeedQuery, visibility: Visibility) -> Fee
         position, has_more = raw[-1]["seq"], True
     else:
         # Nothing that was asked for is left in what was looked at.
-        has_more = rows[0]["scanned"] >= _scan(query) and rows[0]["reached"] < newest
-        position = rows[0]["reached"] if has_more else newest
+        position = min(_until(query), newest)
+        has_more = position < newest
     last = raw[-1]["seq"] if raw else None
     return FeedPage(
         entries=tuple(_entry(row) for row in raw if _visible(row, visibility)),

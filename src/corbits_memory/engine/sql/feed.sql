@@ -1,28 +1,23 @@
 -- The feed: what happened, in commit order.
 
 -- name: page
--- A stretch of events, those of it that were asked for, and how far it went: all of one snapshot, in which the
--- numbers are without a gap.
-WITH scanned AS MATERIALIZED (
-  SELECT e.seq, e.op, e.version_id, e.document_id, e.owner_id, e.tags, e.at FROM memory.feed_event e
-  WHERE e.tenant_id = %(tenant)s AND e.seq > %(after)s ORDER BY e.seq LIMIT %(scan)s
-), wanted AS (
-  SELECT s.seq, s.op, s.at, s.version_id, coalesce(s.document_id, v.document_id) AS document_id,
-    coalesce(s.owner_id, d.owner_principal_id) AS owner, coalesce(s.tags, d.tags, '{}') AS tags,
+-- What was asked for of a stretch of numbers, and the newest number: of one snapshot, in which there is no gap.
+-- The stretch is bounded by its numbers, not by a LIMIT: no plan can make it more.
+WITH wanted AS (
+  SELECT e.seq, e.op, e.at, e.version_id, coalesce(e.document_id, v.document_id) AS document_id,
+    coalesce(e.owner_id, d.owner_principal_id) AS owner, coalesce(e.tags, d.tags, '{}') AS tags,
     v.access_tags AS version_tags, v.kind, v.title, v.status, v.created_by_kind, v.generator_agent_id, v.provenance,
     v.occurred_at, v.ingested_at
-  FROM scanned s
-  LEFT JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = s.version_id
+  FROM memory.feed_event e
+  LEFT JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = e.version_id
   LEFT JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
-  WHERE s.op = ANY (%(ops)s)
-    AND (s.op <> 'upsert' OR (v.status IN ('active', 'superseded')
+  WHERE e.tenant_id = %(tenant)s AND e.seq > %(after)s AND e.seq <= %(until)s AND e.op = ANY (%(ops)s)
+    AND (e.op <> 'upsert' OR (v.status IN ('active', 'superseded')
          AND (%(excluded)s::text IS NULL OR v.generator_agent_id IS DISTINCT FROM %(excluded)s)))
-  ORDER BY s.seq LIMIT %(limit)s + 1
+  ORDER BY e.seq LIMIT %(limit)s + 1
 )
-SELECT t.feed_seq AS newest, b.scanned, b.reached, w.*
-FROM memory.tenant_state t
-CROSS JOIN (SELECT count(*) AS scanned, max(seq) AS reached FROM scanned) AS b
-LEFT JOIN wanted w ON true
+SELECT t.feed_seq AS newest, w.*
+FROM memory.tenant_state t LEFT JOIN wanted w ON true
 WHERE t.tenant_id = %(tenant)s
 ORDER BY w.seq
 
