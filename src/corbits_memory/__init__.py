@@ -10,7 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from corbits_memory.compose import create_memory
-from corbits_memory.config import EmbedConfig, EngineConfig, MemoryConfig, RerankConfig, load_memory_config
+from corbits_memory.config import (
+    EmbedConfig,
+    EngineConfig,
+    MemoryConfig,
+    PushConfig,
+    RerankConfig,
+    load_memory_config,
+)
 from corbits_memory.errors import MemoryError
 from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller, Share
@@ -31,6 +38,7 @@ __all__ = [
     "Memory",
     "MemoryConfig",
     "MemoryError",
+    "PushConfig",
     "RerankConfig",
     "Share",
     "create_memory",
