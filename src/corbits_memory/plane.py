@@ -33,14 +33,17 @@ from corbits_memory.core.enums import (
 )
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.errors import InvalidInputError, MemoryError, UnavailableError
+from corbits_memory.forgetting import Forgetting
 from corbits_memory.ports import (
     Access,
     AddResult,
     Caller,
     ConditionRegistry,
     DocumentStore,
+    ForgetResult,
     GrantStore,
     NewDocument,
+    PurgeResult,
     Scalar,
     SearchQuery,
     SearchResult,
@@ -50,6 +53,7 @@ from corbits_memory.ports import (
     StoreCapabilities,
     TextExtractor,
     TimelineEvent,
+    VersionState,
 )
 from corbits_memory.sharing import Sharing
 from corbits_memory.validation import (
@@ -60,8 +64,10 @@ from corbits_memory.validation import (
     check_batch,
     check_caller,
     check_file,
+    check_forget,
     check_identifier,
     check_list,
+    check_retention_class,
     check_share,
     new_document,
     search_query,
@@ -107,6 +113,7 @@ class Memory:
         self._store = store
         self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
         self._sharing = Sharing(store, self._control)
+        self._forgetting = Forgetting(store, self._control)
         self._sources = tuple(sources)
         self._text_extractor = text_extractor
         self._profile = profile
@@ -400,6 +407,68 @@ class Memory:
             share=share,
             access=await self._control.access(tenant_id, principal_id),
         )
+
+    async def forget(
+        self, *, tenant_id: str, principal_id: str, document_id: str, cascade: bool = False
+    ) -> ForgetResult:
+        """Erase the content of a document, all its versions; its id, owner and numbers stay. No way back.
+
+        Only its owner may. ``derived`` in the result lists what the principal may see of the documents that
+        were made from it; ``cascade`` forgets those of them that are its own too. Forgetting twice is
+        forgetting once (``versions`` 0); adding under the same name later makes the next version. When this
+        returns no query reaches the content; docs/erasure.md says what takes longer.
+
+        Raises ``InvalidInputError``, ``NotFoundError`` for what the principal can't see, ``ForbiddenError``
+        unless it is the owner, ``NotSupportedError``, and ``UnavailableError`` unless open.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("document_id", document_id)
+        return await self._forgetting.forget(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            cascade=check_forget(cascade),
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    async def purge(self, *, tenant_id: str, principal_id: str, document_id: str) -> PurgeResult:
+        """Remove a document with everything that hangs on it, its id and raw captures included. No way back.
+
+        Only its owner may, and not while a version of it that is not forgotten is ``durable``
+        (``DurableDocumentError``). Otherwise raises as :meth:`forget` does.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("document_id", document_id)
+        return await self._forgetting.purge(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    async def set_retention_class(
+        self, *, tenant_id: str, principal_id: str, version_id: str, retention_class: RetentionClass | str
+    ) -> VersionState:
+        """Say how long a version is kept: ``durable`` (not purged), ``standard``, ``ephemeral`` and
+        ``source_only`` (swept when they expire). Only the owner of its document may.
+
+        Raises as :meth:`forget` does.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("version_id", version_id)
+        return await self._forgetting.set_class(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            version_id=version_id,
+            retention_class=check_retention_class(retention_class),
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    tombstone_document = forget
+    hard_delete_document = purge
 
     async def may(self, caller: Caller, capability: Capability) -> bool:
         """Whether a caller has a capability: by its credential, else by a grant (of ``search`` on ``memory``).

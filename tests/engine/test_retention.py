@@ -77,7 +77,9 @@ async def test_adding_again_after_forgetting_goes_on_counting(
     assert (await rows(owner, "SELECT external_ref FROM memory.document"))[0][0].startswith("erased:")
     (again,) = await add(store, note("One.", external_ref="n1", kind="memo"))
     assert (again.document_id, again.version, again.status) == (first.document_id, 2, AddStatus.UPDATED)
-    assert await rows(owner, "SELECT external_ref, kind, title FROM memory.document") == [("n1", "memo", "Note")]
+    assert await rows(owner, "SELECT external_ref, kind, title FROM memory.document") == [
+        ("n1", "memo", "Note")
+    ]
     assert await rows(owner, "SELECT document_count, chunk_count FROM memory.tenant_state") == [(1, 1)]
     assert titles(await find(store, "one")) == ["Note"]
     assert (await forget(store, first.document_id)).versions == 1
@@ -96,9 +98,7 @@ async def test_a_forgotten_name_stays_its_owners(store: PostgresDocumentStore, o
 
 
 async def test_no_reference_may_look_erased(store: PostgresDocumentStore) -> None:
-    (answer,) = await store.add(
-        tenant_id=T, principal_id=P, documents=[note("x", external_ref="erased:abc")]
-    )
+    (answer,) = await store.add(tenant_id=T, principal_id=P, documents=[note("x", external_ref="erased:abc")])
     assert isinstance(answer, InvalidInputError)
     assert "external_ref" in answer.message
 

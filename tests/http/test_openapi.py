@@ -39,7 +39,7 @@ def test_every_route_is_described() -> None:
         if operation["tags"] == ["memory"]
     }
     assert described == {(operation.method, PREFIX + operation.path) for operation in OPERATIONS}
-    assert len(described) == 7
+    assert len(described) == 11
 
 
 def test_the_document_names_every_field_by_its_json_name() -> None:
@@ -73,7 +73,7 @@ def test_mounting_imports_no_fastapi_and_no_database_driver() -> None:
 
 VALID, BROKEN = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 # A batch answers 200 with an error in the place of a broken item.
-KNOWN = {"tenant_id": "acme", "document_id": "fake_doc_1"}
+KNOWN = {"tenant_id": "acme", "document_id": "fake_doc_1", "version_id": "fake_ver_1"}
 BY_ITEM = {"memory_add_batch": ["negative_data_rejection"]}
 
 

@@ -1,49 +1,17 @@
 """What each route does once the guard has let it pass. Routes and OpenAPI are both made from this table."""
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
-from starlette.requests import Request
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
 from corbits_memory.errors import ForbiddenError, InvalidInputError
-from corbits_memory.plane import Memory
-from corbits_memory.ports import Caller
-from corbits_memory.validation import Problems
+from corbits_memory.http.lifecycle import LIFECYCLE
+from corbits_memory.http.operation import Call, Operation, document_of, query_integer
 from corbits_memory.wire import fields, requests, responses
 
-_LIST_LIMIT = f"must be an integer from 1 to {limits.LIST_LIMIT_MAX}"
-_DIGITS = re.compile(r"[0-9]{1,9}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A request that passed the guard. ``body`` is its JSON object, ``{}`` where the route takes none."""
-
-    memory: Memory
-    caller: Caller
-    request: Request
-    body: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method on one path below the prefix."""
-
-    id: str
-    method: str
-    path: str
-    capability: Capability
-    summary: str
-    handle: Callable[[Call], Awaitable[responses.Response]]
-    response: type[responses.Response]
-    request: type[requests.Request] | None = None
-    query: tuple[Mapping[str, Any], ...] = ()
-    """OpenAPI parameters."""
+__all__ = ["OPERATIONS", "Call", "Operation"]
 
 
 async def add(call: Call) -> responses.Response:
@@ -83,7 +51,9 @@ async def list_events(call: Call) -> responses.Response:
     events = await call.memory.list(
         tenant_id=call.caller.tenant_id,
         principal_id=call.caller.principal_id,
-        limit=_list_limit(call.request),
+        limit=query_integer(
+            call.request, "limit", high=limits.LIST_LIMIT_MAX, default=limits.LIST_LIMIT_DEFAULT
+        ),
         kinds=call.request.query_params.getlist("kinds"),
     )
     return responses.list_response(events)
@@ -97,48 +67,17 @@ async def capabilities(call: Call) -> responses.Response:
 
 
 async def share(call: Call) -> responses.Response:
-    shared = await call.memory.share_for(call.body, **_document_of(call))
+    shared = await call.memory.share_for(call.body, **document_of(call))
     return responses.share_response(shared)
 
 
 async def unshare(call: Call) -> responses.Response:
-    shared = await call.memory.unshare_for(call.body, **_document_of(call))
+    shared = await call.memory.unshare_for(call.body, **document_of(call))
     return responses.share_response(shared)
-
-
-def _document_of(call: Call) -> dict[str, str]:
-    return {
-        "tenant_id": call.caller.tenant_id,
-        "principal_id": call.caller.principal_id,
-        "document_id": call.request.path_params["document_id"],
-    }
 
 
 def _item(item: object) -> object:
     return requests.add_input(item) if isinstance(item, dict) else item
-
-
-def _list_limit(request: Request) -> int:
-    """From the query: decimal digits, once; absent or empty means the default."""
-    problems = Problems()
-    given = request.query_params.getlist("limit")
-    value: object = given[0] if given else ""
-    if len(given) > 1:
-        problems.add("limit", "must be given once")
-    if value == "":
-        value = None
-    elif isinstance(value, str) and _DIGITS.fullmatch(value):
-        value = int(value)
-    limit = problems.integer(
-        "limit",
-        value,
-        low=1,
-        high=limits.LIST_LIMIT_MAX,
-        default=limits.LIST_LIMIT_DEFAULT,
-        rule=_LIST_LIMIT,
-    )
-    problems.raise_if_any()
-    return limit
 
 
 OPERATIONS = (
@@ -228,4 +167,5 @@ OPERATIONS = (
         request=requests.UnshareRequest,
         response=responses.ShareResponse,
     ),
+    *LIFECYCLE,
 )
