@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from corbits_memory.cli import add, db, doctor, embed, search, serve, token
+from corbits_memory.cli import add, db, doctor, embed, forget, search, serve, token
 from corbits_memory.cli.imports import command as imports
 
 app = typer.Typer(
@@ -41,6 +41,9 @@ app.command("add")(add.add)
 app.command("import")(imports.import_files)
 app.command("search")(search.search)
 app.command("list")(search.list_documents)
+app.command("forget")(forget.forget)
+app.command("purge")(forget.purge)
+app.command("sweep")(forget.sweep)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(db.app, name="db")

@@ -27,6 +27,14 @@ class Backend(Protocol):
     async def capabilities(self) -> Json: ...
 
 
+class OpenBackend(Backend, Protocol):
+    """What :func:`open_backend` gives: those, and the verbs that erase."""
+
+    async def forget(self, document_id: str, *, cascade: bool) -> Json: ...
+
+    async def purge(self, document_id: str) -> Json: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The options of a verb that say what it talks to."""
@@ -42,7 +50,7 @@ class Target:
 @asynccontextmanager
 async def open_backend(
     target: Target, environ: Mapping[str, str], *, run_worker: bool = False
-) -> AsyncIterator[Backend]:
+) -> AsyncIterator[OpenBackend]:
     """The backend that the options, and after them the environment, ask for.
 
     ``run_worker`` has a memory that is opened here fill in vectors meanwhile; a server does so anyway.

@@ -8,7 +8,7 @@ from corbits_memory.cli.backend import Json, Target
 from corbits_memory.cli.local import open_database
 from corbits_memory.plane import Memory
 from corbits_memory.server.startup import migrate, open_plane
-from corbits_memory.wire import requests, responses
+from corbits_memory.wire import lifecycle, requests, responses
 
 
 class DirectBackend:
@@ -43,6 +43,18 @@ class DirectBackend:
     async def capabilities(self) -> Json:
         pending = await self._memory.pending_vectors(tenant_id=self._tenant, principal_id=self._principal)
         return responses.capabilities_response(self._memory.capabilities, pending_vectors=pending).to_json()
+
+    async def forget(self, document_id: str, *, cascade: bool) -> Json:
+        result = await self._memory.forget(
+            tenant_id=self._tenant, principal_id=self._principal, document_id=document_id, cascade=cascade
+        )
+        return lifecycle.forget_response(result).to_json()
+
+    async def purge(self, document_id: str) -> Json:
+        result = await self._memory.purge(
+            tenant_id=self._tenant, principal_id=self._principal, document_id=document_id
+        )
+        return lifecycle.purge_response(result).to_json()
 
 
 @asynccontextmanager

@@ -60,6 +60,15 @@ class RemoteBackend:
     async def capabilities(self) -> Json:
         return await self._send("GET", "/capabilities", repeatable=True)
 
+    async def forget(self, document_id: str, *, cascade: bool) -> Json:
+        path = f"/documents/{quote(document_id, safe='')}/forget"
+        return await self._send("POST", path, repeatable=True, json={"cascade": cascade})
+
+    async def purge(self, document_id: str) -> Json:
+        # Once more after it was done would say that there is no such document.
+        path = f"/documents/{quote(document_id, safe='')}/purge"
+        return await self._send("POST", path, repeatable=False)
+
     async def _send(self, method: str, path: str, *, repeatable: bool, **content: Any) -> Json:
         # A server that has answered before is worth waiting for; one that never did is told of at once.
         attempts = ATTEMPTS if repeatable and self._reached else 1
