@@ -9,6 +9,7 @@ What needs a driver or a web framework is imported when it is first asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from corbits_memory.admin import MemoryAdmin
 from corbits_memory.compose import create_memory
 from corbits_memory.config import (
     EmbedConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "EngineConfig",
     "File",
     "Memory",
+    "MemoryAdmin",
     "MemoryConfig",
     "MemoryError",
     "PushConfig",

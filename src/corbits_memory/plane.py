@@ -35,6 +35,7 @@ from corbits_memory.core.enums import (
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.errors import InvalidInputError, MemoryError, NotSupportedError, UnavailableError
 from corbits_memory.feeding import Feeding
+from corbits_memory.forgetting import Forgetting
 from corbits_memory.ports import (
     Access,
     AddResult,
@@ -47,9 +48,11 @@ from corbits_memory.ports import (
     FeedEntry,
     FeedPage,
     FeedQuery,
+    ForgetResult,
     GrantStore,
     HistoryPage,
     NewDocument,
+    PurgeResult,
     ReadableStore,
     Scalar,
     SearchQuery,
@@ -62,6 +65,7 @@ from corbits_memory.ports import (
     TextExtractor,
     TimelineEvent,
     VersionDetail,
+    VersionState,
 )
 from corbits_memory.pushing import Pushing
 from corbits_memory.sharing import Sharing
@@ -73,9 +77,11 @@ from corbits_memory.validation import (
     check_batch,
     check_caller,
     check_file,
+    check_forget,
     check_identifier,
     check_list,
     check_page,
+    check_retention_class,
     check_share,
     dead_letter_page,
     feed_query,
@@ -125,6 +131,7 @@ class Memory:
         self._store = store
         self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
         self._sharing = Sharing(store, self._control)
+        self._forgetting = Forgetting(store, self._control)
         self._feeding = Feeding(store, self._control)
         self._pushing = Pushing(store, self._control)
         self._sources = tuple(sources)
@@ -561,6 +568,68 @@ class Memory:
             share=share,
             access=await self._control.access(tenant_id, principal_id),
         )
+
+    async def forget(
+        self, *, tenant_id: str, principal_id: str, document_id: str, cascade: bool = False
+    ) -> ForgetResult:
+        """Erase the content of a document, all its versions; its id, owner and numbers stay. No way back.
+
+        Only its owner may. ``derived`` in the result lists what the principal may see of the documents that
+        were made from it; ``cascade`` forgets those of them that are its own too. Forgetting twice is
+        forgetting once (``versions`` 0); adding under the same name later makes the next version. When this
+        returns no query reaches the content; docs/erasure.md says what takes longer.
+
+        Raises ``InvalidInputError``, ``NotFoundError`` for what the principal can't see, ``ForbiddenError``
+        unless it is the owner, ``NotSupportedError``, and ``UnavailableError`` unless open.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("document_id", document_id)
+        return await self._forgetting.forget(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            cascade=check_forget(cascade),
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    async def purge(self, *, tenant_id: str, principal_id: str, document_id: str) -> PurgeResult:
+        """Remove a document with everything that hangs on it, its id and raw captures included. No way back.
+
+        Only its owner may, and not while a version of it that is not forgotten is ``durable``
+        (``DurableDocumentError``). Otherwise raises as :meth:`forget` does.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("document_id", document_id)
+        return await self._forgetting.purge(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            document_id=document_id,
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    async def set_retention_class(
+        self, *, tenant_id: str, principal_id: str, version_id: str, retention_class: RetentionClass | str
+    ) -> VersionState:
+        """Say how long a version is kept: ``durable`` (not purged), ``standard``, ``ephemeral`` and
+        ``source_only`` (swept when they expire). Only the owner of its document may.
+
+        Raises as :meth:`forget` does.
+        """
+        self._check_open()
+        check_caller(tenant_id, principal_id)
+        check_identifier("version_id", version_id)
+        return await self._forgetting.set_class(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            version_id=version_id,
+            retention_class=check_retention_class(retention_class),
+            access=await self._control.access(tenant_id, principal_id),
+        )
+
+    tombstone_document = forget
+    hard_delete_document = purge
 
     async def document(self, *, tenant_id: str, principal_id: str, document_id: str) -> DocumentDetail:
         """A document and its current version. Unknown and invisible are one ``NotFoundError``."""

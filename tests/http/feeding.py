@@ -147,22 +147,22 @@ class PushingStore(FeedingStore):
         return list(self.subscribed.get(tenant_id, {}).values())
 
     async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
-        self._known(tenant_id, subscription_id)
+        self._subscribed(tenant_id, subscription_id)
         del self.subscribed[tenant_id][subscription_id]
 
     async def dead_letters(
         self, *, tenant_id: str, subscription_id: str, after: int, limit: int
     ) -> Sequence[DeadLetter]:
-        self._known(tenant_id, subscription_id)
+        self._subscribed(tenant_id, subscription_id)
         dead = DeadLetter(seq=7, op=FeedOp.UPSERT, version_id="kver_1", failures=12, error="no", failed_at=AT)
         return [dead][:limit] if after < dead.seq else []
 
     async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None) -> int:
-        self._known(tenant_id, subscription_id)
+        self._subscribed(tenant_id, subscription_id)
         self.replayed.append(seqs)
         return 1 if seqs is None else len(seqs)
 
-    def _known(self, tenant_id: str, subscription_id: str) -> None:
+    def _subscribed(self, tenant_id: str, subscription_id: str) -> None:
         if subscription_id not in self.subscribed.get(tenant_id, {}):
             raise NotFoundError("subscription not found")
 

@@ -16,6 +16,7 @@ from corbits_memory.ports import (
     Caller,
     ConditionRegistry,
     GrantStore,
+    ResourceGrantStore,
     RevocableGrantStore,
     WritableGrantStore,
 )
@@ -86,6 +87,16 @@ class AccessControl:
             logger.exception("sharing a document failed")
             return GRANTS_FAILED
         return None
+
+    async def forget_resource(self, tenant_id: str, resource: str) -> None:
+        """Drop all grants on a resource that is gone, where the store can; never fails for it."""
+        if not isinstance(self._store, ResourceGrantStore):
+            return
+        try:
+            await _awaited(self._store.delete_resource_grants(tenant_id, resource))
+        except Exception:
+            # Whatever a host's store raises: the thing is gone, and grants on it reach nothing.
+            logger.exception("the grants on an erased document could not be dropped")
 
     async def revoke_share(self, tenant_id: str, document_id: str, principals: Sequence[str]) -> None:
         """Take the peers' grants back; raises what the store raises. Only where :attr:`revocable`."""

@@ -39,6 +39,14 @@ class InMemoryGrantStore:
         self._version += 1
         return self._rules.pop((tenant_id, grant_id), None) is not None
 
+    def delete_resource_grants(self, tenant_id: str, resource: str) -> int:
+        """Drop a tenant's grants on exactly this resource; how many there were."""
+        gone = [key for key, rule in self._rules.items() if key[0] == tenant_id and rule.resource == resource]
+        for key in gone:
+            del self._rules[key]
+        self._version += 1
+        return len(gone)
+
     def assign(self, tenant_id: str, role_id: str, principal_id: str) -> None:
         """Give a principal a role."""
         self._members[tenant_id, role_id].add(principal_id)

@@ -12,6 +12,7 @@ from corbits_memory.cli import (
     embed,
     export,
     feed,
+    forget,
     grant,
     role,
     search,
@@ -56,6 +57,9 @@ app.command("add")(add.add)
 app.command("import")(imports.import_files)
 app.command("search")(search.search)
 app.command("list")(search.list_documents)
+app.command("forget")(forget.forget)
+app.command("purge")(forget.purge)
+app.command("sweep")(forget.sweep)
 app.command("show")(documents.show)
 app.command("history")(documents.history)
 app.command("export")(export.export)

@@ -48,7 +48,7 @@ class FeedBackend(Backend, Protocol):
 
 
 class FullBackend(FeedBackend, Protocol):
-    """And webhooks."""
+    """And webhooks and erasing."""
 
     async def subscribe(self, body: Mapping[str, Any]) -> Json: ...
 
@@ -59,6 +59,10 @@ class FullBackend(FeedBackend, Protocol):
     async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json: ...
 
     async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json: ...
+
+    async def forget(self, document_id: str, *, cascade: bool) -> Json: ...
+
+    async def purge(self, document_id: str) -> Json: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir
-from corbits_memory.cli.output import print_json
+from corbits_memory.cli.output import note, print_json
 from corbits_memory.cli.run import FAILED, run_async
 
 app = typer.Typer(no_args_is_help=True, help="Look after the database's schema.")
@@ -68,6 +68,28 @@ def rebuild_fts(
         print_json({"language": language})
     else:
         typer.echo(f"the full-text index is in {language} now; set FTS_LANGUAGE={language} for every process")
+
+
+@app.command("scrub")
+def scrub(data_dir: DataDir = None, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Rewrite every table, so that the files hold nothing that was erased. Reads and writes wait meanwhile."""
+    told = run_async(_scrub(data_dir, database_url))
+    if as_json:
+        print_json(told)
+        return
+    typer.echo(f"rewrote {told['tables']} tables")
+    for left in told["left"]:
+        note(left)
+
+
+async def _scrub(data_dir: Path | None, database_url: str | None) -> dict[str, Any]:
+    from corbits_memory.cli.local import open_database
+    from corbits_memory.engine.scrub import scrub as rewrite
+    from corbits_memory.server.inspect import connect
+
+    async with open_database(data_dir, database_url) as (place, _), connect(place.url) as conn:
+        done = await rewrite(conn)
+    return {"tables": done.tables, "left": list(done.left)}
 
 
 async def _migrate(data_dir: Path | None, database_url: str | None) -> list[str]:

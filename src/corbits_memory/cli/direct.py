@@ -9,7 +9,7 @@ from corbits_memory.cli.local import open_database
 from corbits_memory.feed_json import entry_json
 from corbits_memory.plane import Memory
 from corbits_memory.server.startup import migrate, open_plane
-from corbits_memory.wire import documents, push, requests, responses
+from corbits_memory.wire import documents, lifecycle, push, requests, responses
 from corbits_memory.wire.feed import feed_response
 
 
@@ -67,6 +67,18 @@ class DirectBackend:
     async def capabilities(self) -> Json:
         pending = await self._memory.pending_vectors(tenant_id=self._tenant, principal_id=self._principal)
         return responses.capabilities_response(self._memory.capabilities, pending_vectors=pending).to_json()
+
+    async def forget(self, document_id: str, *, cascade: bool) -> Json:
+        result = await self._memory.forget(
+            tenant_id=self._tenant, principal_id=self._principal, document_id=document_id, cascade=cascade
+        )
+        return lifecycle.forget_response(result).to_json()
+
+    async def purge(self, document_id: str) -> Json:
+        result = await self._memory.purge(
+            tenant_id=self._tenant, principal_id=self._principal, document_id=document_id
+        )
+        return lifecycle.purge_response(result).to_json()
 
     async def feed(self, asked: Mapping[str, Any]) -> Json:
         page = await self._memory.feed(tenant_id=self._tenant, principal_id=self._principal, **asked)

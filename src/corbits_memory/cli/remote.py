@@ -83,6 +83,15 @@ class RemoteBackend:
     async def capabilities(self) -> Json:
         return await self._send("GET", "/capabilities", repeatable=True)
 
+    async def forget(self, document_id: str, *, cascade: bool) -> Json:
+        path = f"/documents/{quote(document_id, safe='')}/forget"
+        return await self._send("POST", path, repeatable=True, json={"cascade": cascade})
+
+    async def purge(self, document_id: str) -> Json:
+        # Once more after it was done would say that there is no such document.
+        path = f"/documents/{quote(document_id, safe='')}/purge"
+        return await self._send("POST", path, repeatable=False)
+
     async def feed(self, asked: Mapping[str, Any]) -> Json:
         return await self._send("GET", "/feed", repeatable=True, params=_feed_parameters(asked))
 

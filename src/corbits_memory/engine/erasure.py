@@ -218,6 +218,9 @@ class Eraser:
         await self._run(
             "finish",
             retracted=retracted,
+            document=self._document.document_id,
+            owner=self._document.owner,
+            tags=list(self._document.tags),
             documents=documents,
             rows=self._live_rows,
             recount=self._recount,

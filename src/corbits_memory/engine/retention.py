@@ -424,7 +424,16 @@ async def _live_generation(conn: Connection, tenant_id: str) -> str:
 async def _retract(conn: Connection, tenant_id: str, live: str, versions: Sequence[Row]) -> None:
     """The last step: the feed hears of versions that left it."""
     left = [row["id"] for row in versions if told_by_feed(row, live)]
-    parameters = {"tenant": tenant_id, "retracted": left, "documents": 0, "rows": 0, "recount": False}
+    parameters = {
+        "tenant": tenant_id,
+        "retracted": left,
+        "document": None,
+        "owner": None,
+        "tags": None,
+        "documents": 0,
+        "rows": 0,
+        "recount": False,
+    }
     await conn.execute(load_queries("erasure")["finish"], parameters)
 
 

@@ -295,6 +295,7 @@ class PostgresDocumentStore:
             cascade=cascade,
             access=access,
         )
+        self.feed_signal.tell(tenant_id)
         if forgotten.waiting:
             await self._worker.embed_soon(tenant_id)
         return forgotten.result
@@ -305,6 +306,7 @@ class PostgresDocumentStore:
         purged = await self._retention.purge(
             tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
         )
+        self.feed_signal.tell(tenant_id)
         if purged.waiting:
             await self._worker.embed_soon(tenant_id)
         return purged.result
@@ -315,6 +317,7 @@ class PostgresDocumentStore:
         purged = await self._retention.purge_on_demand(
             tenant_id=tenant_id, actor_id=actor_id, document_id=document_id, even_durable=even_durable
         )
+        self.feed_signal.tell(tenant_id)
         if purged.waiting:
             await self._worker.embed_soon(tenant_id)
         return purged.result

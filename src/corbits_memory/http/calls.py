@@ -25,6 +25,15 @@ class Call:
     """Asks again who the caller is and what it may: for answers that go on for long. Raises as the guard does."""
 
 
+def document_of(call: Call) -> dict[str, str]:
+    """Who asks, and about which document."""
+    return {
+        "tenant_id": call.caller.tenant_id,
+        "principal_id": call.caller.principal_id,
+        "document_id": call.request.path_params["document_id"],
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One method on one path below the prefix."""

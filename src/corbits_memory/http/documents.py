@@ -6,7 +6,7 @@ from typing import Any
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
 from corbits_memory.http.calls import Call, Operation
-from corbits_memory.http.parameters import number
+from corbits_memory.http.query import number
 from corbits_memory.validation import CURSOR_MAX, Problems
 from corbits_memory.wire import documents, responses
 
@@ -38,8 +38,8 @@ def _who(call: Call) -> dict[str, str]:
 
 def _page(call: Call, cursor: str, most: int) -> tuple[int | None, int | None]:
     problems = Problems()
-    limit = number(call.request, problems, "limit", low=1, high=most)
-    place = number(call.request, problems, cursor, low=0, high=CURSOR_MAX)
+    limit = number(call, problems, "limit", low=1, high=most)
+    place = number(call, problems, cursor, low=0, high=CURSOR_MAX)
     problems.raise_if_any()
     return limit, place
 

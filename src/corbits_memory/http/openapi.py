@@ -29,7 +29,6 @@ _ERRORS = {
     "502": "A model's or the database's.",
     "503": "Not ready.",
 }
-_WITH_BODY_ONLY = {"409", "413"}
 
 
 def memory_openapi(*, prefix: str = DEFAULT_PREFIX) -> dict[str, Any]:
@@ -78,7 +77,8 @@ def _error_responses(operation: Operation) -> dict[str, Any]:
     return {
         status: _body(description, ErrorResponse)
         for status, description in _ERRORS.items()
-        if (operation.request is not None or status not in _WITH_BODY_ONLY)
+        if (operation.request is not None or status != "413")
+        and (operation.method != "GET" or status != "409")
         and ("{" in operation.path or status != "404")
     }
 

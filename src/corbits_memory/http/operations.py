@@ -3,16 +3,16 @@
 from typing import Any
 
 from pydantic import TypeAdapter
-from starlette.requests import Request
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
 from corbits_memory.errors import ForbiddenError, InvalidInputError
-from corbits_memory.http.calls import Call, Operation
+from corbits_memory.http.calls import Call, Operation, document_of
 from corbits_memory.http.documents import DOCUMENT_OPERATIONS
 from corbits_memory.http.feed import FEED_OPERATIONS
-from corbits_memory.http.parameters import number
+from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
+from corbits_memory.http.query import number
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
@@ -56,7 +56,7 @@ async def list_events(call: Call) -> responses.Response:
     events = await call.memory.list(
         tenant_id=call.caller.tenant_id,
         principal_id=call.caller.principal_id,
-        limit=_list_limit(call.request),
+        limit=_list_limit(call),
         kinds=call.request.query_params.getlist("kinds"),
     )
     return responses.list_response(events)
@@ -70,30 +70,22 @@ async def capabilities(call: Call) -> responses.Response:
 
 
 async def share(call: Call) -> responses.Response:
-    shared = await call.memory.share_for(call.body, **_document_of(call))
+    shared = await call.memory.share_for(call.body, **document_of(call))
     return responses.share_response(shared)
 
 
 async def unshare(call: Call) -> responses.Response:
-    shared = await call.memory.unshare_for(call.body, **_document_of(call))
+    shared = await call.memory.unshare_for(call.body, **document_of(call))
     return responses.share_response(shared)
-
-
-def _document_of(call: Call) -> dict[str, str]:
-    return {
-        "tenant_id": call.caller.tenant_id,
-        "principal_id": call.caller.principal_id,
-        "document_id": call.request.path_params["document_id"],
-    }
 
 
 def _item(item: object) -> object:
     return requests.add_input(item) if isinstance(item, dict) else item
 
 
-def _list_limit(request: Request) -> int:
+def _list_limit(call: Call) -> int:
     problems = Problems()
-    limit = number(request, problems, "limit", low=1, high=limits.LIST_LIMIT_MAX, rule=_LIST_LIMIT)
+    limit = number(call, problems, "limit", low=1, high=limits.LIST_LIMIT_MAX, rule=_LIST_LIMIT)
     problems.raise_if_any()
     return limits.LIST_LIMIT_DEFAULT if limit is None else limit
 
@@ -185,6 +177,7 @@ OPERATIONS: tuple[Operation, ...] = (
         request=requests.UnshareRequest,
         response=responses.ShareResponse,
     ),
+    *LIFECYCLE_OPERATIONS,
     *DOCUMENT_OPERATIONS,
     *FEED_OPERATIONS,
     *PUSH_OPERATIONS,

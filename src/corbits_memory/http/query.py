@@ -22,13 +22,16 @@ def once(call: Call, problems: Problems, name: str) -> str | None:
     return given[0] if given else None
 
 
-def number(call: Call, problems: Problems, name: str, *, low: int, high: int, rule: str) -> int | None:
+def number(
+    call: Call, problems: Problems, name: str, *, low: int, high: int, rule: str | None = None
+) -> int | None:
+    """The parameter in decimal digits, from ``low`` to ``high``; None without it."""
     given = once(call, problems, name)
     if given is None:
         return None
     value = digits(given)
     if value is None or not low <= value <= high:
-        problems.add(name, rule)
+        problems.add(name, rule or f"must be an integer from {low:,} to {high:,}")
         return None
     return value
 

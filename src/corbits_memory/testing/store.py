@@ -1,12 +1,10 @@
 """A document store in memory: substring search, creator-only reads, the ids of a counter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 
 from corbits_memory.access.patterns import match_pattern
-from corbits_memory.access.tags import resolve_access_tags
 from corbits_memory.core.enums import (
     AddStatus,
     CreatedByKind,
@@ -14,6 +12,7 @@ from corbits_memory.core.enums import (
     LineageClass,
     Provenance,
     TemporalClass,
+    VersionStatus,
 )
 from corbits_memory.core.limits import SNIPPET_CHARS
 from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, MemoryError, NotFoundError
@@ -38,48 +37,26 @@ from corbits_memory.ports import (
     VersionText,
     Visibility,
 )
+from corbits_memory.testing.retention import FakeRetention, StoredDocument
 
 ADAPTER = "fake"
 
 
-@dataclass(slots=True, kw_only=True)
-class StoredDocument:
-    """One document as the fake keeps it: its newest version."""
-
-    tenant_id: str
-    owner: str
-    document_id: str
-    version_id: str
-    version: int
-    content: NewDocument
-    at: datetime
-    shared_tags: list[str] = field(default_factory=list)
-    """Tags that were added or taken away after the fact."""
-    unshared_tags: list[str] = field(default_factory=list)
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        content = self.content
-        written = resolve_access_tags(self.owner, self.tenant_id, content.access_tags, content.share)
-        kept = (tag for tag in written if tag not in self.unshared_tags)
-        return tuple(dict.fromkeys((*kept, *self.shared_tags)))
-
-
-class FakeDocumentStore:
+class FakeDocumentStore(FakeRetention):
     """Keeps documents in a list until closed. For tests; nothing is durable.
 
     Ids are ``fake_doc_1``, ``fake_ver_1`` and so on. A search finds the documents of the caller whose title
     or text holds the whole trimmed query, whatever the case: score 1 in the title, 0.5 in the text; a blank
     query finds nothing. Filters are ignored. Reads show a principal its own documents and those that its
-    grants reach. The same adapter and external reference again is a new version, or unchanged.
+    grants reach. The same adapter and external reference again is a new version, or unchanged. Only the newest
+    version is kept; a sweep goes by ``valid_until`` alone.
     """
 
     def __init__(self, *, capabilities: StoreCapabilities | None = None) -> None:
-        self._capabilities = capabilities or StoreCapabilities(enforces_grants=True)
+        super().__init__()
+        self._capabilities = capabilities or StoreCapabilities(enforces_grants=True, supports_retention=True)
         self._document_numbers = count(1)
         self._version_numbers = count(1)
-        self.documents: list[StoredDocument] = []
-        """What is kept, oldest first."""
         self.queries: list[SearchQuery] = []
         """The searches so far."""
         self.opened = 0
@@ -243,7 +220,11 @@ class FakeDocumentStore:
     async def _visible(
         self, tenant_id: str, principal_id: str, access: Access | None
     ) -> Sequence[StoredDocument]:
-        kept = [document for document in self.documents if document.tenant_id == tenant_id]
+        kept = [
+            document
+            for document in self.documents
+            if document.tenant_id == tenant_id and document.status == VersionStatus.ACTIVE
+        ]
         visibility = Visibility(principal_id=principal_id)
         if access is not None:
 
@@ -274,8 +255,9 @@ class FakeDocumentStore:
             return _result(known, AddStatus.CREATED)
         if known.owner != principal_id:
             return ExternalRefInUseError()
-        if known.content == content:
+        if known.content == content and known.status == VersionStatus.ACTIVE:
             return _result(known, AddStatus.UNCHANGED)
+        known.status = VersionStatus.ACTIVE
         known.version += 1
         known.version_id = f"fake_ver_{next(self._version_numbers)}"
         known.content = content

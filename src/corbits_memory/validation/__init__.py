@@ -7,9 +7,11 @@ from corbits_memory.validation.problems import Problems
 from corbits_memory.validation.queries import (
     CURSOR_MAX,
     check_caller,
+    check_forget,
     check_identifier,
     check_list,
     check_page,
+    check_retention_class,
     search_query,
 )
 
@@ -24,9 +26,11 @@ __all__ = [
     "check_batch",
     "check_caller",
     "check_file",
+    "check_forget",
     "check_identifier",
     "check_list",
     "check_page",
+    "check_retention_class",
     "check_share",
     "dead_letter_page",
     "feed_query",

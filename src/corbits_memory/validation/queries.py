@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from corbits_memory.core import limits
-from corbits_memory.core.enums import SearchProfile
+from corbits_memory.core.enums import RetentionClass, SearchProfile
 from corbits_memory.ports import SearchQuery
 from corbits_memory.validation.inputs import SearchInput
 from corbits_memory.validation.problems import Problems
@@ -96,6 +96,24 @@ def check_list(limit: object, kinds: object) -> tuple[int, tuple[str, ...]]:
     )
     problems.raise_if_any()
     return checked
+
+
+def check_forget(cascade: object) -> bool:
+    """Whether to forget what was derived too; None is no."""
+    problems = Problems()
+    checked = problems.flag("cascade", cascade)
+    problems.raise_if_any()
+    return checked
+
+
+def check_retention_class(value: object) -> RetentionClass:
+    """Raises :class:`InvalidInputError` when this is none."""
+    problems = Problems()
+    if value is None:
+        problems.add("retention_class", "is required")
+    chosen = problems.choice("retention_class", value, RetentionClass)
+    problems.raise_if_any()
+    return chosen or RetentionClass.STANDARD
 
 
 def _query_text(problems: Problems, value: object) -> str:

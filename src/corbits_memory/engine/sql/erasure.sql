@@ -174,9 +174,17 @@ WITH counter AS (
     stats_at = CASE WHEN %(recount)s THEN NULL ELSE s.stats_at END
   WHERE s.tenant_id = %(tenant)s RETURNING s.feed_seq - cardinality(%(retracted)s::text[]) AS base
 )
-INSERT INTO memory.feed_event (tenant_id, seq, op, version_id)
-SELECT %(tenant)s, counter.base + v.place, 'retract', v.id
+INSERT INTO memory.feed_event (tenant_id, seq, op, version_id, document_id, owner_id, tags)
+SELECT %(tenant)s, counter.base + v.place, 'retract', v.id, d.document_id, d.owner_id, d.tags
 FROM counter, unnest(%(retracted)s::text[]) WITH ORDINALITY AS v(id, place)
+CROSS JOIN LATERAL (
+  -- Of a document that is emptied or gone by now its owner and tags were noted before; else it still says them.
+  SELECT %(document)s::text AS document_id, %(owner)s::text AS owner_id, %(tags)s::text[] AS tags
+  WHERE %(document)s::text IS NOT NULL
+  UNION ALL
+  SELECT n.document_id, m.owner_principal_id, m.tags FROM memory.version n
+  JOIN memory.document m ON m.tenant_id = %(tenant)s AND m.id = n.document_id
+  WHERE %(document)s::text IS NULL AND n.tenant_id = %(tenant)s AND n.id = v.id) AS d
 
 -- name: derived
 -- Documents made from some versions, directly or by way of others, that are not forgotten yet and that the caller
