@@ -340,14 +340,18 @@ class PostgresDocumentStore:
         )
 
     async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
-        return await self._retention.deprecate(tenant_id=tenant_id, actor_id=actor_id, version_id=version_id)
+        state = await self._retention.deprecate(tenant_id=tenant_id, actor_id=actor_id, version_id=version_id)
+        self.feed_signal.tell(tenant_id)
+        return state
 
     async def sweep_ephemeral(
         self, *, tenant_id: str, actor_id: str, now: datetime | None = None
     ) -> SweepResult:
-        return await self._retention.sweep(
+        swept = await self._retention.sweep(
             tenant_id=tenant_id, actor_id=actor_id, now=now if now is not None else self._clock()
         )
+        self.feed_signal.tell(tenant_id)
+        return swept
 
     async def audit_events(
         self, *, tenant_id: str, limit: int, before: str | None = None, target_id: str | None = None
