@@ -50,6 +50,7 @@ SECRET: dict[str, Any] = {
 }
 ENTITY = "ent_acme_1"
 SECONDS = 30.0
+STREAM_SECONDS = 2.0
 T = TypeVar("T")
 
 
@@ -102,6 +103,9 @@ class World:
         """One request below a tenant's path, by default that of the one who asks."""
         headers = given.pop("headers", {}) | ({} if who is None else self.headers(who))
         base = f"{self.url}/api/tenants/{tenant or (OTHERS if who == 'eve' else VICTIM)}/memory"
+        if path.partition("?")[0].endswith("/stream"):
+            # Less than the pause between two heartbeats: else it is read for ever.
+            given.setdefault("timeout", STREAM_SECONDS)
         with self.client.stream(method, base + path, headers=headers, **given) as answer:
             if "text/event-stream" not in answer.headers.get("content-type", ""):
                 answer.read()
