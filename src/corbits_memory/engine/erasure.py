@@ -75,6 +75,21 @@ def told_by_feed(version: Row, live_generation: str) -> bool:
     return told and version["status"] in _IN_FEED
 
 
+async def hold_for_replay(conn: Connection, tenant_id: str, raw_capture_ids: Sequence[str]) -> list[str]:
+    """Which of these raw captures a replay may read now, in order of their ids.
+
+    The first statements of the transaction that also writes what it makes of them: until that ends, a forget
+    or a purge of their documents waits, and then erases what was made too. Texts that were read before are
+    not to be used.
+    """
+    queries = load_queries("erasure")
+    captures = list(raw_capture_ids)
+    await conn.execute(queries["hold_for_replay"], {"tenant": tenant_id, "captures": captures})
+    # A statement of its own: what was erased while the first one waited is seen by a new snapshot alone.
+    rows = await _fetch(conn, queries["replayable"], tenant=tenant_id, captures=captures)
+    return [row["id"] for row in rows]
+
+
 async def lock_erasable(conn: Connection, tenant_id: str, document_id: str) -> Erasable | None:
     """The document with its versions, locked; None when there is none."""
     tenant = await _fetch(conn, load_queries("capture")["lock_tenant"], tenant=tenant_id)

@@ -73,14 +73,16 @@ ORDER BY x.source_hash COLLATE "C"
 ON CONFLICT (tenant_id, source_hash) WHERE source_hash IS NOT NULL DO NOTHING
 
 -- name: supersede_versions
--- The active versions step back.
+-- The active versions step back. One that a sweep has deprecated since it was looked at stays that: the feed has
+-- taken it back.
 UPDATE memory.version SET status = 'superseded', superseded_at = now()
-WHERE tenant_id = %(tenant)s AND id = ANY (%(versions)s)
+WHERE tenant_id = %(tenant)s AND id = ANY (%(versions)s) AND status = 'active'
 
 -- name: drop_search_rows
--- Superseded text is not searchable; vectors and queue entries go along.
+-- Superseded text is not searchable; vectors and queue entries go along. Deprecated versions stay found on request.
 DELETE FROM memory.search_row
 WHERE tenant_id = %(tenant)s AND document_id = ANY (%(documents)s) AND generation = %(generation)s
+  AND status = 'active'
 
 -- name: update_documents
 -- The document shows its newest version.

@@ -5,6 +5,21 @@
 SELECT d.owner_principal_id, d.tags, d.adapter, d.external_ref, d.thread_seq
 FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s FOR UPDATE
 
+-- name: hold_for_replay
+-- The documents of some raw captures: none of them is forgotten or purged before this transaction ends, and one that
+-- is being erased is waited for.
+SELECT FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id IN (
+  SELECT o.id FROM memory.raw_capture r
+  JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.adapter = r.adapter AND o.external_ref = r.external_ref
+  WHERE r.tenant_id = %(tenant)s AND r.id = ANY (%(captures)s))
+ORDER BY d.id FOR KEY SHARE
+
+-- name: replayable
+-- Those that are there and not in the ledger.
+SELECT r.id FROM memory.raw_capture r WHERE r.tenant_id = %(tenant)s AND r.id = ANY (%(captures)s)
+  AND NOT EXISTS (SELECT FROM memory.erasure e WHERE e.tenant_id = %(tenant)s AND e.raw_capture_id = r.id)
+ORDER BY r.id
+
 -- name: lock_versions
 -- Its versions in all generations.
 SELECT v.id, v.status, v.retention_class, v.generation, v.feed_seq FROM memory.version v
