@@ -301,3 +301,50 @@ def test_thread_and_author_fill_in_what_lines_do_not_say(migrated: Run, tmp_path
     for word, author in (("dunlins", "Ida"), ("knots", "Ole")):
         (item, *_) = one_json(migrated("search", word, "--json")[1])["items"]
         assert (item["attribution"]["author"], item["attribution"]["thread"]) == (author, "shore")
+
+
+# --- forgetting ---
+
+
+def add_one(corbits: Run, text: str, *words: object) -> dict[str, Any]:
+    code, out, errors = corbits("add", text, "--json", *words)
+    assert code == 0, errors
+    told: dict[str, Any] = one_json(out)
+    return told
+
+
+def test_a_document_is_forgotten_and_purged(migrated: Run) -> None:
+    document = add_one(migrated, "The wombat sleeps at noon.")["documentId"]
+    code, out, _ = migrated("forget", document)
+    assert (code, out) == (0, f"forgot 1 version of {document}\n")
+    assert one_json(migrated("search", "wombat", "--json")[1])["items"] == []
+    assert one_json(migrated("forget", document, "--json")[1]) == {
+        "documentId": document,
+        "versions": 0,
+        "derived": [],
+    }
+    assert migrated("purge", document)[:2] == (0, f"purged {document}\n")
+    code, out, errors = migrated("purge", document)
+    assert (code, out, errors) == (1, "", "error: document not found\n")
+
+
+def test_somebody_elses_document_is_unknown(migrated: Run) -> None:
+    document = add_one(migrated, "The owner's own.")["documentId"]
+    for verb in ("forget", "purge"):
+        assert migrated(verb, document, "--principal", "bob")[0] == 1
+    assert migrated("purge", document)[0] == 0
+
+
+def test_a_sweep_says_how_much_had_expired(migrated: Run) -> None:
+    assert one_json(migrated("sweep", "--json", "--tenant", "empty")[1]) == {"versionsDeprecated": 0}
+    code, _, errors = migrated("sweep", "--now", "tomorrow")
+    assert code == 1
+    assert "now must be an ISO 8601 date" in errors
+
+
+def test_a_scrub_rewrites_the_tables(migrated: Run) -> None:
+    code, out, errors = migrated("db", "scrub", "--json")
+    assert (code, errors) == (0, "")
+    told = one_json(out)
+    assert told["tables"] > 20
+    assert told["left"] == []

@@ -196,3 +196,14 @@ def test_health_metrics_and_docs_answer(server: Server) -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/docs", "/openapi.json"):
         assert httpx2.get(server.url + path, trust_env=False).status_code == 200, path
     assert json.loads(httpx2.get(f"{server.url}/readyz", trust_env=False).text)["status"] == "ready"
+
+
+def test_forgetting_on_a_server(server: Server, token: str) -> None:
+    remote = ("--url", server.url, "--token", token)
+    added = one_json(corbits_memory("add", "The ocelot hums.", "--json", *remote).stdout)
+    done = corbits_memory("forget", added["documentId"], "--json", *remote)
+    assert one_json(done.stdout)["versions"] == 1
+    assert one_json(corbits_memory("purge", added["documentId"], "--json", *remote).stdout)["deleted"] is True
+    again = corbits_memory("purge", added["documentId"], *remote)
+    assert again.returncode == 1
+    assert "document not found" in again.stderr

@@ -367,14 +367,16 @@ async def test_a_class_reaches_the_same_capture_in_other_generations(
 
 async def replay(owner: Owner, generation: str, *, status: str = "active") -> None:
     """Every version of g0 once more, as another generation."""
+    kept = "CASE status WHEN 'active' THEN %(s)s ELSE status END"
     for table, changed in {
-        "version": {"id": "id || %(g)s", "generation": "%(g)s", "status": "%(s)s", "feed_seq": "NULL"},
+        "version": {"id": "id || %(g)s", "generation": "%(g)s", "status": kept, "feed_seq": "NULL"},
         "chunk": {"id": "id || %(g)s", "version_id": "version_id || %(g)s"},
         "search_row": {
             "chunk_id": "chunk_id || %(g)s",
             "version_id": "version_id || %(g)s",
             "generation": "%(g)s",
-            "status": "%(s)s",
+            "terms": "memory.term_hashes(tenant_id, %(g)s, fts)",
+            "status": kept,
         },
     }.items():
         columns = await rows(

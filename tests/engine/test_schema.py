@@ -148,9 +148,13 @@ async def test_no_statistics_are_kept_of_text(owner: Owner) -> None:
     rows = await fetch(
         owner,
         "SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
-        "WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped "
+        "WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 "
+        "AND NOT a.attisdropped "
         "AND a.attname IN ('text', 'text_fts', 'raw_text', 'raw_bytes', 'title', 'attributes', 'identifiers', 'label', "
-        "'fts', 'terms', 'lex', 'author', 'metadata') AND coalesce(a.attstattarget, -1) <> 0",
+        "'fts', 'terms', 'term', 'lex', 'author', 'metadata', 'external_ref', 'thread', 'context_key', "
+        "'content_hash', "
+        "'source_hash', 'generator_agent_id', "
+        "'to_ref', 'role', 'error', 'embedding') AND coalesce(a.attstattarget, -1) <> 0",
     )
     assert rows == []
 

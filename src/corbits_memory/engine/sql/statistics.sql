@@ -3,9 +3,10 @@
 -- name: stale_tenants
 -- Tenants whose corpus has outgrown its statistics; small ones need none.
 SELECT s.tenant_id FROM memory.tenant_state s
-WHERE s.chunk_count > %(small)s
+WHERE (s.chunk_count > %(small)s
+  AND (s.stats_rows IS NULL OR abs(s.chunk_count - s.stats_rows) > greatest(1000, s.stats_rows / 10)))
   -- Counted, but of no time: an erasure asked for a recount.
-  AND (s.stats_rows IS NULL OR s.stats_at IS NULL OR abs(s.chunk_count - s.stats_rows) > greatest(1000, s.stats_rows / 10))
+  OR (s.stats_rows IS NOT NULL AND s.stats_at IS NULL)
 ORDER BY s.tenant_id LIMIT 100
 
 -- name: count_terms
