@@ -108,7 +108,8 @@ def test_a_pathological_path_costs_no_time(world: World) -> None:
     path = "/api/tenants/" + "memory/documents/" * 1_500 + "x"
     began = time.monotonic()
     answer = world.raw(head(world, "eve", "GET", path))
-    assert status_of(answer) == 404
+    # Some of it may be read as a tenant's name: then it is not hers.
+    assert status_of(answer) in {403, 404}
     assert time.monotonic() - began < 2
 
 
