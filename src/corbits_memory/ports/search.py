@@ -1,0 +1,118 @@
+"""What is asked, and what is found."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from corbits_memory.core import limits
+from corbits_memory.core.enums import Channel, EvidenceLevel, SearchProfile
+from corbits_memory.ports.documents import Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """One validated search. Empty filter tuples mean "no filter"."""
+
+    query: str
+    limit: int = limits.SEARCH_LIMIT_DEFAULT
+    kinds: tuple[str, ...] = ()
+    entity_ids: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    include_deprecated: bool = False
+    profile: SearchProfile | None = None
+    """None: the profile that the store is configured with."""
+    generation: str | None = None
+    explain: bool = False
+    occurred_after: datetime | None = None
+    occurred_before: datetime | None = None
+    attributes: Mapping[str, Scalar] = field(default_factory=dict)
+    max_per_document: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTarget:
+    type: str
+    id: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    adapter: str
+    external_ref: str
+    open: OpenTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Who says it, from when, how sure."""
+
+    version_id: str
+    version: int
+    status: str
+    created_by_kind: str
+    owner: str | None = None
+    author: str | None = None
+    thread: str | None = None
+    generator_agent_id: str | None = None
+    provenance: str | None = None
+    source_class: str | None = None
+    temporal_class: str | None = None
+    occurred_at: datetime | None = None
+    valid_until: datetime | None = None
+    evidence: EvidenceLevel | None = None
+    supports: int = 0
+    contradicts: int = 0
+    derived_from: tuple[str, ...] = ()
+    entity_ids: tuple[str, ...] = ()
+    channels: tuple[Channel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchItem:
+    document_id: str
+    chunk_id: str | None
+    title: str
+    snippet: str
+    score: float
+    kind: str
+    adapter: str
+    external_ref: str
+    citation: Citation
+    attribution: Attribution | None = None
+    updated_at: datetime | None = None
+    explain: Mapping[str, Any] | None = None
+    """Each part of the score by name, when the query asked to explain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    items: tuple[SearchItem, ...]
+    evidence: EvidenceLevel
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEvent:
+    """One row of ``list``. ``principal_id`` is the caller (a contract); ``owner`` is the real author."""
+
+    at: datetime
+    title: str
+    source: str
+    tenant_id: str
+    principal_id: str
+    document_id: str
+    version_id: str
+    kind: str
+    owner: str | None = None
+    author: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCapabilities:
+    embeddings_configured: bool = True
+    enforces_grants: bool = False
+    supports_feed: bool = False
+    supports_retention: bool = False
+    supports_list: bool = True

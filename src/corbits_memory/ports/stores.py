@@ -1,0 +1,229 @@
+"""The document store, and what more a store may be able to do."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from corbits_memory.core.enums import RetentionClass
+from corbits_memory.errors import MemoryError
+from corbits_memory.ports.access import Access
+from corbits_memory.ports.documents import (
+    AddResult,
+    DocumentDetail,
+    DocumentTags,
+    HistoryPage,
+    NewDocument,
+    VersionDetail,
+)
+from corbits_memory.ports.feed import (
+    CreatedSubscription,
+    DeadLetter,
+    FeedPage,
+    FeedQuery,
+    NewSubscription,
+    Subscription,
+)
+from corbits_memory.ports.lifecycle import AuditPage, ForgetResult, PurgeResult, SweepResult, VersionState
+from corbits_memory.ports.search import SearchQuery, SearchResult, StoreCapabilities, TimelineEvent
+
+
+@runtime_checkable
+class DocumentStore(Protocol):
+    """Durable documents of many tenants. The store enforces access to its own rows.
+
+    ``access`` None: a caller sees its own documents alone.
+    """
+
+    @property
+    def capabilities(self) -> StoreCapabilities: ...
+
+    async def open(self) -> None:
+        """Get ready to answer; raises :class:`~corbits_memory.errors.ConfigError` saying what to mend."""
+
+    async def close(self) -> None: ...
+
+    async def add(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        access: Access | None = None,
+    ) -> list[AddResult | MemoryError]:
+        """Remember documents, one answer each in order; one refused document doesn't spoil the others."""
+        ...
+
+    async def search(
+        self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
+    ) -> SearchResult: ...
+
+    async def list(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        limit: int,
+        kinds: tuple[str, ...] = (),
+        access: Access | None = None,
+    ) -> list[TimelineEvent]: ...
+
+
+@runtime_checkable
+class ReadableStore(Protocol):
+    """A store whose documents and versions can be read by id. Unknown and invisible are one ``NotFoundError``."""
+
+    async def document(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> DocumentDetail: ...
+
+    async def history(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        limit: int,
+        before: int | None = None,
+        access: Access | None = None,
+    ) -> HistoryPage: ...
+
+    async def version(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        limit: int,
+        after: int | None = None,
+        access: Access | None = None,
+    ) -> VersionDetail: ...
+
+
+@runtime_checkable
+class TaggedStore(Protocol):
+    """A store whose documents' tags can be changed after the fact; sharing and unsharing need it."""
+
+    async def change_access_tags(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        add: Sequence[str] = (),
+        add_system: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        access: Access | None = None,
+    ) -> DocumentTags:
+        """Effective for the next request. Raises ``NotFoundError`` for what the caller can't see, and
+        ``ForbiddenError`` unless it is the owner."""
+        ...
+
+
+@runtime_checkable
+class RetentionStore(Protocol):
+    """A store that can forget. Each call is audited there, a refused one too.
+
+    What the caller can't see is ``NotFoundError``, what it sees and does not own ``ForbiddenError``.
+    """
+
+    async def forget(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        cascade: bool = False,
+        access: Access | None = None,
+    ) -> ForgetResult:
+        """Erase the content of all versions; ``cascade``: of the caller's documents derived from it too."""
+        ...
+
+    async def purge(
+        self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
+    ) -> PurgeResult:
+        """Remove the document with all that hangs on it. ``DurableDocumentError`` while a durable version is
+        not forgotten."""
+        ...
+
+    async def set_retention_class(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        version_id: str,
+        retention_class: RetentionClass,
+        access: Access | None = None,
+    ) -> VersionState: ...
+
+    async def purge_on_demand(
+        self, *, tenant_id: str, actor_id: str, document_id: str, even_durable: bool = False
+    ) -> PurgeResult:
+        """:meth:`purge` by an operator, whoever owns the document."""
+        ...
+
+    async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
+        """Take an active or superseded version out of use; ``ConflictError`` from another status."""
+        ...
+
+    async def sweep_ephemeral(
+        self, *, tenant_id: str, actor_id: str, now: datetime | None = None
+    ) -> SweepResult:
+        """Deprecate what has expired at ``now`` (default: the store's clock)."""
+        ...
+
+
+@runtime_checkable
+class AuditStore(Protocol):
+    """A store that keeps who did what."""
+
+    async def audit_events(
+        self, *, tenant_id: str, limit: int, before: str | None = None, target_id: str | None = None
+    ) -> AuditPage:
+        """The newest events older than the one with the id ``before``, perhaps only those about one thing."""
+        ...
+
+
+@runtime_checkable
+class FeedStore(Protocol):
+    """A store that numbers what happens in a tenant, in commit order and without a gap."""
+
+    async def feed(
+        self, *, tenant_id: str, principal_id: str, query: FeedQuery, access: Access | None = None
+    ) -> FeedPage:
+        """Raises ``InvalidCursorError`` for a number that this tenant's feed has not reached."""
+        ...
+
+    async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
+        """Returns when there may be an event numbered above ``after``, at the latest after ``seconds``."""
+        ...
+
+
+AccessOf = Callable[[str, str], Awaitable[Access | None]]
+"""``(tenant, principal) -> what its grants say now``."""
+
+
+@runtime_checkable
+class PushStore(Protocol):
+    """A store that tells subscribers of its feed: at least once, in order, each signed."""
+
+    def judge_by(self, access_of: AccessOf) -> None:
+        """Said before it is opened: what subscribers may see. Else it is their own documents alone."""
+
+    async def subscribe(
+        self, *, tenant_id: str, principal_id: str, subscription: NewSubscription
+    ) -> CreatedSubscription:
+        """``principal_id`` is who asks. Raises ``InvalidInputError``, ``InvalidCursorError``, ``ConflictError``."""
+        ...
+
+    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]: ...
+
+    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+        """Raises ``NotFoundError``, as the others that name one do."""
+
+    async def dead_letters(
+        self, *, tenant_id: str, subscription_id: str, after: int, limit: int
+    ) -> Sequence[DeadLetter]: ...
+
+    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None) -> int:
+        """Have dead letters sent again, all or some; how many."""
+        ...
