@@ -14,6 +14,7 @@ from corbits_memory.errors import MemoryError, NotSupportedError
 from corbits_memory.ports import (
     Access,
     AddResult,
+    AppendingStore,
     DocumentStore,
     DocumentTags,
     NewDocument,
@@ -130,13 +131,17 @@ class Sharing:
         access: Access | None,
     ) -> ShareReceipt:
         """The document's own tag, on stores that did not write it with the document."""
+        tag = document_tag(document_id)
         if not isinstance(self._store, TaggedStore):
-            return replace(receipt, reason=NO_TAGS)
+            if not isinstance(self._store, AppendingStore):
+                return replace(receipt, reason=NO_TAGS)
+            await self._store.append_access_tags(tenant_id=tenant_id, document_id=document_id, tags=[tag])
+            return replace(receipt, tags=tuple(dict.fromkeys((*receipt.tags, tag))))
         changed = await self._store.change_access_tags(
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
-            add_system=[document_tag(document_id)],
+            add_system=[tag],
             access=access,
         )
         return replace(receipt, tags=changed.tags)

@@ -14,6 +14,7 @@ from corbits_memory.ports.access import (
     KnownTags,
     ResourceGrantStore,
     RevocableGrantStore,
+    TaggedDocument,
     VersionedGrantStore,
     Visibility,
     WritableGrantStore,
@@ -77,6 +78,7 @@ from corbits_memory.ports.search import (
 )
 from corbits_memory.ports.stores import (
     AccessOf,
+    AppendingStore,
     AuditStore,
     DocumentStore,
     FeedStore,
@@ -90,6 +92,7 @@ __all__ = [
     "Access",
     "AccessOf",
     "AddResult",
+    "AppendingStore",
     "Attribution",
     "AuditEvent",
     "AuditPage",
@@ -144,6 +147,7 @@ __all__ = [
     "StoreCapabilities",
     "Subscription",
     "SweepResult",
+    "TaggedDocument",
     "TaggedStore",
     "TextExtractor",
     "TextPart",

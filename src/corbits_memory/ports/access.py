@@ -134,6 +134,16 @@ class Visibility:
         return reached and f"memory.doc:{document_id}" not in vetoed and not any(t in vetoed for t in tags)
 
 
+class TaggedDocument(Protocol):
+    """What decides whether a document may be seen: who created it, and its tags."""
+
+    @property
+    def created_by_principal_id(self) -> str | None: ...
+
+    @property
+    def access_tags(self) -> Sequence[str]: ...
+
+
 KnownTags = Callable[[Sequence[str]], Awaitable[Collection[str]]]
 """From patterns to the tags in use in the tenant that match one of them: what a store can look up."""
 

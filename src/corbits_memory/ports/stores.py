@@ -120,6 +120,15 @@ class TaggedStore(Protocol):
 
 
 @runtime_checkable
+class AppendingStore(Protocol):
+    """A store that can add tags to a document, and no more: enough for sharing with principals."""
+
+    async def append_access_tags(self, *, tenant_id: str, document_id: str, tags: Sequence[str]) -> None:
+        """Add tags; those that are there stay. Raises ``NotFoundError``."""
+        ...
+
+
+@runtime_checkable
 class RetentionStore(Protocol):
     """A store that can forget. Each call is audited there, a refused one too.
 
