@@ -372,6 +372,7 @@ CALLS = {
     "lexical_candidates": "SELECT l.chunk_ids FROM memory.lexical_candidates(%(scope)s, 'secret', '{}', '{}', 9, 9) l",
     "compat_lexical": "SELECT l.chunk_ids FROM memory.compat_lexical(%(scope)s, 'secret', 'english', 50, 10) l",
     "timeline": "SELECT memory.timeline(%(scope)s, 50, 10)",
+    "visible_chunks": "SELECT memory.visible_chunks(%(scope)s, 50)",
     "reachable_documents": "SELECT memory.reachable_documents(ARRAY(SELECT jsonb_array_elements_text("
     "%(scope)s -> 'allowed')), 50)",
 }

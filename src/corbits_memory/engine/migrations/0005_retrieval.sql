@@ -112,7 +112,12 @@ BEGIN
       whole := p_vector::vector;
     END IF;
     IF visible <= p_small THEN
-      SELECT * INTO den FROM memory.dense_exact(model.place, half, whole, scope, p_limit);
+      -- Few rows of many that are others': their vectors are looked up, since a table of vectors has no index on tags.
+      SELECT * INTO den FROM memory.dense_exact(model.place, half, whole,
+        CASE WHEN p_scope ?| ARRAY['allowed', 'documents'] THEN
+          format('r.tenant_id = %L AND r.chunk_id = ANY ((SELECT %L)::text[])', tenant,
+                 memory.visible_chunks(p_scope, p_small))
+        ELSE scope END, p_limit);
     ELSE
       SELECT * INTO den FROM memory.dense_nearest(model.place, half, whole, scope, p_limit, model.sample);
     END IF;

@@ -138,3 +138,17 @@ BEGIN
   WHERE c.tenant_id = tenant AND c.id = ANY (p_chunks) AND memory.admits(
     d.owner_principal_id, d.tags, d.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed);
 END $$;
+
+-- The rows in scope, for whoever sees at most p_most of them. Runs as the owner for the same reason as
+-- lexical_candidates.
+CREATE FUNCTION memory.visible_chunks(p_scope jsonb, p_most integer) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+DECLARE
+  found text[];
+BEGIN
+  EXECUTE format('SELECT array_agg(v.chunk_id) FROM (SELECT r.chunk_id FROM memory.search_row r WHERE %s LIMIT %s) AS v',
+                 memory.scope_predicate(p_scope), p_most) INTO found;
+  RETURN coalesce(found, '{}');
+END $$;
