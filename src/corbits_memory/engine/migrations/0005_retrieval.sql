@@ -25,6 +25,19 @@ BEGIN
   INTO chunk_ids, mean, deviation, vectors USING p_limit, p_half, p_whole;
 END $$;
 
+-- What dense_exact looks at. A caller who sees few rows of many that are others' has their vectors looked up: a table of
+-- vectors has no index on tags.
+CREATE FUNCTION memory.exact_scope(p_scope jsonb, p_small integer) RETURNS text
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+  IF p_scope ?| ARRAY['allowed', 'documents'] THEN
+    RETURN format('r.tenant_id = %L AND r.chunk_id = ANY ((SELECT %L)::text[])', current_setting('memory.tenant_id'),
+                  memory.visible_chunks(p_scope, p_small));
+  END IF;
+  RETURN memory.scope_predicate(p_scope);
+END $$;
+
 -- Dense candidates from the index, and the query's likeness to the tenant's sample. The planner is left no other way:
 -- it would choose wrongly for small shares. ef_search 125 for 50 candidates: with 100, recall@10 lay at .95, on either
 -- side of it from one build of the index to the next.
@@ -112,12 +125,7 @@ BEGIN
       whole := p_vector::vector;
     END IF;
     IF visible <= p_small THEN
-      -- Few rows of many that are others': their vectors are looked up, since a table of vectors has no index on tags.
-      SELECT * INTO den FROM memory.dense_exact(model.place, half, whole,
-        CASE WHEN p_scope ?| ARRAY['allowed', 'documents'] THEN
-          format('r.tenant_id = %L AND r.chunk_id = ANY ((SELECT %L)::text[])', tenant,
-                 memory.visible_chunks(p_scope, p_small))
-        ELSE scope END, p_limit);
+      SELECT * INTO den FROM memory.dense_exact(model.place, half, whole, memory.exact_scope(p_scope, p_small), p_limit);
     ELSE
       SELECT * INTO den FROM memory.dense_nearest(model.place, half, whole, scope, p_limit, model.sample);
     END IF;
@@ -194,54 +202,10 @@ BEGIN
   IF p_vector IS NULL OR visible = 0 THEN
     RETURN;
   ELSIF visible <= p_small THEN
-    SELECT * INTO den FROM memory.dense_exact(p_table, half, whole, scope, p_limit);
+    SELECT * INTO den FROM memory.dense_exact(p_table, half, whole, memory.exact_scope(p_scope, p_small), p_limit);
   ELSE
     SELECT * INTO den
     FROM memory.dense_nearest(p_table, half, whole, scope, p_limit, p_sample);
   END IF;
   dense := den.chunk_ids;
-END $$;
-
--- What hits are shown with. Claims for and against count once a principal, and only what this caller may see.
--- A function, so that its plan is kept: planning it took longer than running it.
-CREATE FUNCTION memory.hit_details(p_principal text, p_chunks text[])
-RETURNS TABLE (
-  chunk_id text, text text, version_id text, version integer, status text, title text, kind text, document_id text,
-  adapter text, external_ref text, last_seen_at timestamptz, owner_principal_id text, author text, thread text,
-  created_by_kind text, generator_agent_id text, provenance text, source_class text, temporal_class text,
-  occurred_at timestamptz, valid_until timestamptz, authority real, entity_ids text[], derived_from text[],
-  supports bigint, contradicts bigint)
-LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = off
-  SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-DECLARE
-  tenant text := current_setting('memory.tenant_id', true);
-BEGIN
-  RETURN QUERY
-  SELECT c.id::text, c.text, v.id::text, v.version, v.status, v.title, v.kind::text, v.document_id::text,
-    d.adapter::text, d.external_ref::text, d.last_seen_at, v.owner_principal_id::text, v.author, v.thread::text,
-    v.created_by_kind, v.generator_agent_id::text, v.provenance, v.source_class, v.temporal_class,
-    v.occurred_at, v.valid_until, v.authority,
-    ARRAY(SELECT DISTINCT e.to_ref::text FROM memory.edge e WHERE e.tenant_id = tenant AND e.from_type = 'document'
-          AND e.from_ref = v.document_id AND e.to_type = 'entity' ORDER BY 1),
-    ARRAY(SELECT e.to_ref::text FROM memory.edge e
-          JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.to_ref AND s.owner_principal_id = p_principal
-          WHERE e.tenant_id = tenant AND e.from_type = 'version' AND e.from_ref = v.id AND e.rel = 'derived_from'
-          ORDER BY 1),
-    coalesce(claims.supports, 0), coalesce(claims.contradicts, 0)
-  FROM memory.chunk c
-  JOIN memory.version v ON v.tenant_id = tenant AND v.id = c.version_id
-  JOIN memory.document d ON d.tenant_id = tenant AND d.id = c.document_id
-  LEFT JOIN LATERAL (
-    SELECT count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'supports') AS supports,
-      count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'contradicts') AS contradicts
-    FROM memory.edge e
-    JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.from_ref AND s.status = 'active'
-      AND s.owner_principal_id = p_principal
-    WHERE e.tenant_id = tenant AND e.to_type = 'version' AND e.to_ref = v.id
-      AND e.rel IN ('supports', 'contradicts') AND e.from_type = 'version'
-  ) AS claims ON true
-  WHERE c.tenant_id = tenant AND c.id = ANY (p_chunks) AND d.owner_principal_id = p_principal;
 END $$;

@@ -26,7 +26,16 @@ AS $$
         AND NOT (p_tags && p_vetoed OR 'memory.doc:' || p_document = ANY (p_vetoed)))
 $$;
 
--- As before, with grants that reach everything but some tags.
+-- Whether `r` carries one of some tags, as SQL.
+CREATE FUNCTION memory.tags_predicate(p_tags text[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+  SELECT CASE WHEN cardinality(p_tags) <= 64 THEN format('r.access_tags && %L::text[]', p_tags)
+    ELSE format('EXISTS (SELECT FROM unnest(r.access_tags) AS t(tag) WHERE t.tag = ANY (%L::text[]))', p_tags) END
+$$;
+
+-- As before, with grants that reach everything but some tags. What many tags reach comes as documents, and many tags that
+-- reach more than that are hashed: `&&` compares each of them with each tag of a row.
 CREATE OR REPLACE FUNCTION memory.scope_predicate(p_scope jsonb) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$
@@ -43,12 +52,18 @@ BEGIN
   IF p_scope ? 'everything' THEN
     listed := ARRAY(SELECT jsonb_array_elements_text(coalesce(p_scope -> 'refused', '[]')));
     reached := CASE WHEN listed = '{}' THEN 'true' ELSE format('NOT r.access_tags <@ %L::text[]', listed) END;
+  ELSIF p_scope ? 'documents' THEN
+    reached := format('r.document_id = ANY (%L::text[])', ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'documents')));
   ELSIF p_scope ? 'allowed' THEN
-    reached := format('r.access_tags && %L::text[]', ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'allowed')));
+    reached := memory.tags_predicate(ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'allowed')));
   END IF;
   IF p_scope ? 'vetoed' THEN
-    reached := reached || format(' AND NOT r.access_tags && %L::text[]',
-      ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'vetoed')));
+    listed := ARRAY(SELECT jsonb_array_elements_text(p_scope -> 'vetoed'));
+    reached := reached || ' AND NOT ' || memory.tags_predicate(listed);
+    listed := ARRAY(SELECT substr(t.tag, 12) FROM unnest(listed) AS t(tag) WHERE t.tag LIKE 'memory.doc:%');
+    IF listed <> '{}' THEN
+      reached := reached || format(' AND r.document_id <> ALL (%L::text[])', listed);
+    END IF;
   END IF;
   IF reached IS NULL THEN
     predicate := predicate || format(' AND r.owner_id = %L', p_scope ->> 'principal');
@@ -77,6 +92,90 @@ BEGIN
     predicate := predicate || format(' AND r.attributes @> %L::jsonb', p_scope -> 'attributes');
   END IF;
   RETURN predicate;
+END $$;
+
+-- Which documents some tags reach, at most p_most; NULL when they are more. Each tag is one look-up.
+-- Runs as the owner for the same reason as lexical_candidates, and takes its tenant from the transaction alone.
+CREATE FUNCTION memory.reachable_documents(p_tags text[], p_most integer) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+SET enable_seqscan = off SET enable_indexscan = off
+AS $$
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+  found text[];
+BEGIN
+  IF coalesce(tenant, '') = '' THEN
+    RAISE EXCEPTION 'memory.tenant_id is not set in this transaction' USING ERRCODE = 'insufficient_privilege';
+  END IF;
+  -- OFFSET 0 keeps it a look-up a tag; the tenant is spelt out, so that the planner sees one partition.
+  EXECUTE format(
+    'SELECT array_agg(DISTINCT n.document_id) FROM (SELECT r.document_id FROM unnest($1) AS a(tag) CROSS JOIN LATERAL ('
+    ' SELECT r.document_id FROM memory.search_row r WHERE r.tenant_id = %L AND r.access_tags @> ARRAY[a.tag] OFFSET 0'
+    ') AS r LIMIT $2) AS n', tenant) INTO found USING p_tags, p_most + 1;
+  RETURN CASE WHEN cardinality(found) > p_most THEN NULL ELSE coalesce(found, '{}') END;
+END $$;
+
+-- The rows in scope, for whoever sees at most p_most of them. Runs as the owner for the same reason as
+-- lexical_candidates.
+CREATE FUNCTION memory.visible_chunks(p_scope jsonb, p_most integer) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+DECLARE
+  found text[];
+BEGIN
+  EXECUTE format('SELECT array_agg(v.chunk_id) FROM (SELECT r.chunk_id FROM memory.search_row r WHERE %s LIMIT %s) AS v',
+                 memory.scope_predicate(p_scope), p_most) INTO found;
+  RETURN coalesce(found, '{}');
+END $$;
+
+-- What hits are shown with, of what the caller may see by its grants. Claims for and against count once a principal.
+CREATE FUNCTION memory.hit_details(
+  p_chunks text[], p_principal text, p_everything boolean, p_allowed text[], p_refused text[], p_vetoed text[])
+RETURNS TABLE (
+  chunk_id text, text text, version_id text, version integer, status text, title text, kind text, document_id text,
+  adapter text, external_ref text, last_seen_at timestamptz, owner_principal_id text, tags text[], author text, thread text,
+  created_by_kind text, generator_agent_id text, provenance text, source_class text, temporal_class text,
+  occurred_at timestamptz, valid_until timestamptz, authority real, entity_ids text[], derived_from text[],
+  supports bigint, contradicts bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = off
+  SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  tenant text := current_setting('memory.tenant_id', true);
+BEGIN
+  RETURN QUERY
+  SELECT c.id::text, c.text, v.id::text, v.version, v.status, v.title, v.kind::text, v.document_id::text,
+    d.adapter::text, d.external_ref::text, d.last_seen_at, d.owner_principal_id::text, d.tags::text[], v.author, v.thread::text,
+    v.created_by_kind, v.generator_agent_id::text, v.provenance, v.source_class, v.temporal_class,
+    v.occurred_at, v.valid_until, v.authority,
+    ARRAY(SELECT DISTINCT e.to_ref::text FROM memory.edge e WHERE e.tenant_id = tenant AND e.from_type = 'document'
+          AND e.from_ref = v.document_id AND e.to_type = 'entity' ORDER BY 1),
+    ARRAY(SELECT e.to_ref::text FROM memory.edge e
+          JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.to_ref
+          JOIN memory.document o ON o.tenant_id = tenant AND o.id = s.document_id AND memory.admits(
+            o.owner_principal_id, o.tags, o.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed)
+          WHERE e.tenant_id = tenant AND e.from_type = 'version' AND e.from_ref = v.id AND e.rel = 'derived_from'
+          ORDER BY 1),
+    coalesce(claims.supports, 0), coalesce(claims.contradicts, 0)
+  FROM memory.chunk c
+  JOIN memory.version v ON v.tenant_id = tenant AND v.id = c.version_id
+  JOIN memory.document d ON d.tenant_id = tenant AND d.id = c.document_id
+  LEFT JOIN LATERAL (
+    SELECT count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'supports') AS supports,
+      count(DISTINCT s.created_by_principal_id) FILTER (WHERE e.rel = 'contradicts') AS contradicts
+    FROM memory.edge e
+    JOIN memory.version s ON s.tenant_id = tenant AND s.id = e.from_ref AND s.status = 'active'
+    JOIN memory.document o ON o.tenant_id = tenant AND o.id = s.document_id AND memory.admits(
+      o.owner_principal_id, o.tags, o.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed)
+    WHERE e.tenant_id = tenant AND e.to_type = 'version' AND e.to_ref = v.id
+      AND e.rel IN ('supports', 'contradicts') AND e.from_type = 'version'
+  ) AS claims ON true
+  WHERE c.tenant_id = tenant AND c.id = ANY (p_chunks) AND memory.admits(
+    d.owner_principal_id, d.tags, d.id, p_principal, p_everything, p_allowed, p_refused, p_vetoed);
 END $$;
 
 -- The newest versions in scope. Runs as the owner for the same reason as lexical_candidates: tags are looked up in
