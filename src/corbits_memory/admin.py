@@ -7,26 +7,36 @@ Nobody is asked whose documents these are; each call names the ``actor`` for the
 object is the host's to decide.
 """
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from corbits_memory.core import limits
-from corbits_memory.errors import NotSupportedError
-from corbits_memory.forgetting import Forgetting, retention_of
-from corbits_memory.plane import Memory
-from corbits_memory.ports import AuditPage, AuditStore, PurgeResult, SweepResult, VersionState
-from corbits_memory.validation import Problems
-
-NO_AUDIT = "this document store keeps no audit"
+from corbits_memory.core.enums import FeedOp
+from corbits_memory.forgetting import retention_of
+from corbits_memory.plane import Memory, parts_of
+from corbits_memory.ports import (
+    AuditPage,
+    CreatedSubscription,
+    DeadLetter,
+    PurgeResult,
+    Subscription,
+    SweepResult,
+    VersionState,
+)
+from corbits_memory.validation import (
+    Problems,
+    check_identifier,
+    dead_letter_page,
+    new_subscription,
+    replayed_seqs,
+)
 
 
 class MemoryAdmin:
     """The operator's verbs over an open memory, which stays open and closes as before."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        # The other face of the same plane: what it holds is not for its users.
-        self._store = memory._store  # noqa: SLF001
-        self._forgetting: Forgetting = memory._forgetting  # noqa: SLF001
+        self._parts = parts_of(memory)
 
     async def purge(
         self, *, tenant_id: str, actor: str, document_id: str, even_durable: bool = False
@@ -41,10 +51,10 @@ class MemoryAdmin:
         problems.required_identifier("document_id", document_id)
         even_durable = problems.flag("even_durable", even_durable)
         problems.raise_if_any()
-        result = await retention_of(self._store).purge_on_demand(
+        result = await retention_of(self._parts.store).purge_on_demand(
             tenant_id=tenant_id, actor_id=actor, document_id=document_id, even_durable=even_durable
         )
-        await self._forgetting.drop_grants(tenant_id, [document_id])
+        await self._parts.forgetting.drop_grants(tenant_id, [document_id])
         return result
 
     async def deprecate_version(self, *, tenant_id: str, actor: str, version_id: str) -> VersionState:
@@ -56,7 +66,7 @@ class MemoryAdmin:
         problems = self._begin(tenant_id, actor)
         problems.required_identifier("version_id", version_id)
         problems.raise_if_any()
-        return await retention_of(self._store).deprecate_version(
+        return await retention_of(self._parts.store).deprecate_version(
             tenant_id=tenant_id, actor_id=actor, version_id=version_id
         )
 
@@ -73,7 +83,7 @@ class MemoryAdmin:
         problems = self._begin(tenant_id, actor)
         instant = problems.instant("now", now)
         problems.raise_if_any()
-        return await retention_of(self._store).sweep_ephemeral(
+        return await retention_of(self._parts.store).sweep_ephemeral(
             tenant_id=tenant_id, actor_id=actor, now=instant
         )
 
@@ -98,14 +108,79 @@ class MemoryAdmin:
         problems.identifier("before", before)
         problems.identifier("target_id", target_id)
         problems.raise_if_any()
-        if not isinstance(self._store, AuditStore):
-            raise NotSupportedError(NO_AUDIT)
-        return await self._store.audit_events(
+        return await self._parts.audited.audit_events(
             tenant_id=tenant_id, limit=size, before=before, target_id=target_id
         )
 
+    # --- webhooks ---
+
+    async def subscribe(
+        self,
+        *,
+        tenant_id: str,
+        actor: str,
+        url: str,
+        principal: str | None = None,
+        ops: Collection[FeedOp | str] | None = None,
+        exclude_generator: str | None = None,
+        include_text: bool = False,
+        after: int | None = None,
+    ) -> CreatedSubscription:
+        """Have the feed sent to ``url``: what ``principal`` (default the actor) may see when it is sent.
+
+        ``after`` is the number to begin after, by default the newest. Each delivery is signed with the
+        secret in the answer, which is told only now. Raises ``InvalidInputError`` also for a URL that may
+        not be called, ``InvalidCursorError``, ``ConflictError`` when the tenant has 100 already.
+        """
+        self._begin(tenant_id, actor).raise_if_any()
+        given = new_subscription(
+            principal_id=actor,
+            url=url,
+            principal=principal,
+            ops=ops,
+            exclude_generator=exclude_generator,
+            include_text=include_text,
+            after=after,
+        )
+        return await self._parts.pushing.subscribe(
+            tenant_id=tenant_id, principal_id=actor, subscription=given
+        )
+
+    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
+        """The tenant's webhooks, oldest first, and how they fare."""
+        self._parts.life.check()
+        check_identifier("tenant_id", tenant_id)
+        return await self._parts.pushing.subscriptions(tenant_id=tenant_id)
+
+    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+        """Remove a webhook and its dead letters. Raises ``NotFoundError``."""
+        self._check_named(tenant_id, subscription_id)
+        await self._parts.pushing.unsubscribe(tenant_id=tenant_id, subscription_id=subscription_id)
+
+    async def dead_letters(
+        self, *, tenant_id: str, subscription_id: str, after: int = 0, limit: int = limits.DEAD_LIMIT_DEFAULT
+    ) -> Sequence[DeadLetter]:
+        """What was given up, numbered above ``after``, at most ``limit`` (1 to 100). Raises ``NotFoundError``."""
+        self._check_named(tenant_id, subscription_id)
+        after, limit = dead_letter_page(after=after, limit=limit)
+        return await self._parts.pushing.dead_letters(
+            tenant_id=tenant_id, subscription_id=subscription_id, after=after, limit=limit
+        )
+
+    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None = None) -> int:
+        """Have dead letters sent again, all or those numbered so; how many. Raises ``NotFoundError``."""
+        self._check_named(tenant_id, subscription_id)
+        return await self._parts.pushing.replay(
+            tenant_id=tenant_id, subscription_id=subscription_id, seqs=replayed_seqs(seqs)
+        )
+
+    def _check_named(self, tenant_id: str, subscription_id: str) -> None:
+        self._parts.life.check()
+        check_identifier("tenant_id", tenant_id)
+        check_identifier("subscription_id", subscription_id)
+
     def _begin(self, tenant_id: object, actor: object) -> Problems:
-        self._memory._check_open()  # noqa: SLF001
+        self._parts.life.check()
         problems = Problems()
         problems.required_identifier("tenant_id", tenant_id)
         problems.required_identifier("actor", actor)

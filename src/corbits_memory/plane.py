@@ -16,9 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
-
-import anyio
+from typing import Self
 
 from corbits_memory import live
 from corbits_memory.access.control import AccessControl
@@ -33,18 +31,16 @@ from corbits_memory.core.enums import (
     TemporalClass,
 )
 from corbits_memory.core.merge import LOCAL
-from corbits_memory.errors import InvalidInputError, MemoryError, NotSupportedError, UnavailableError
-from corbits_memory.feeding import Feeding
-from corbits_memory.forgetting import Forgetting
+from corbits_memory.errors import InvalidInputError, MemoryError
+from corbits_memory.parts import Parts, assemble
 from corbits_memory.ports import (
     Access,
     AddResult,
     Caller,
     ConditionRegistry,
-    CreatedSubscription,
-    DeadLetter,
     DocumentDetail,
     DocumentStore,
+    EmbeddingStore,
     FeedEntry,
     FeedPage,
     FeedQuery,
@@ -53,7 +49,6 @@ from corbits_memory.ports import (
     HistoryPage,
     NewDocument,
     PurgeResult,
-    ReadableStore,
     Scalar,
     SearchQuery,
     SearchResult,
@@ -61,14 +56,11 @@ from corbits_memory.ports import (
     SharedDocument,
     SourceProvider,
     StoreCapabilities,
-    Subscription,
     TextExtractor,
     TimelineEvent,
     VersionDetail,
     VersionState,
 )
-from corbits_memory.pushing import Pushing
-from corbits_memory.sharing import Sharing
 from corbits_memory.validation import (
     AddInput,
     Content,
@@ -83,28 +75,10 @@ from corbits_memory.validation import (
     check_page,
     check_retention_class,
     check_share,
-    dead_letter_page,
     feed_query,
     new_document,
-    new_subscription,
-    replayed_seqs,
     search_query,
 )
-
-
-@runtime_checkable
-class ReadyStore(Protocol):
-    """A store that can say whether it would answer now."""
-
-    async def ready(self) -> None:
-        """Raises :class:`~corbits_memory.errors.MemoryError` when it would not."""
-
-
-@runtime_checkable
-class EmbeddingStore(Protocol):
-    """A store that fills in vectors after an add, and knows how many are still missing."""
-
-    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int: ...
 
 
 class Memory:
@@ -128,18 +102,11 @@ class Memory:
         that its grants name; ``sources`` are searched live beside the store; ``text_extractor`` reads files
         for ``add``; ``profile`` is the store's own, by which live hits are merged.
         """
-        self._store = store
-        self._control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
-        self._sharing = Sharing(store, self._control)
-        self._forgetting = Forgetting(store, self._control)
-        self._feeding = Feeding(store, self._control)
-        self._pushing = Pushing(store, self._control)
+        control = AccessControl(grant_store, conditions=conditions, clock=_utc_now)
+        self._parts = assemble(store, control)
         self._sources = tuple(sources)
         self._text_extractor = text_extractor
         self._profile = profile
-        self._lifecycle = anyio.Lock()
-        self._opened = False
-        self._closed = False
 
     # --- the verbs ---
 
@@ -233,14 +200,14 @@ class Memory:
         An item that is refused gives its error in its place and doesn't spoil the others. Raises
         ``InvalidInputError`` when there are too many items, ``UnavailableError`` unless open.
         """
-        self._check_open()
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
         prepared = [
             await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id)
             for item in check_batch(items)
         ]
         documents = [item for item in prepared if isinstance(item, NewDocument)]
-        access = await self._control.access(tenant_id, principal_id)
+        access = await self._parts.control.access(tenant_id, principal_id)
         stored = iter(await self._stored(documents, access, tenant_id=tenant_id, principal_id=principal_id))
         return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]
 
@@ -295,11 +262,11 @@ class Memory:
 
     async def search_for(self, given: SearchInput, *, tenant_id: str, principal_id: str) -> SearchResult:
         """:meth:`search` with its inputs in one value."""
-        self._check_open()
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
         asked = search_query(given)
         local_asked = not asked.sources or LOCAL in asked.sources
-        access = await self._control.access(tenant_id, principal_id) if local_asked else None
+        access = await self._parts.control.access(tenant_id, principal_id) if local_asked else None
         # The store knows nothing of sources: they choose among it and its neighbours.
         query = replace(asked, sources=())
         local = partial(
@@ -339,15 +306,15 @@ class Memory:
 
         Raises ``InvalidInputError``, ``UnavailableError`` unless open, and what the store raises.
         """
-        self._check_open()
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
         checked_limit, checked_kinds = check_list(limit, kinds)
-        return await self._store.list(
+        return await self._parts.store.list(
             tenant_id=tenant_id,
             principal_id=principal_id,
             limit=checked_limit,
             kinds=checked_kinds,
-            access=await self._control.access(tenant_id, principal_id),
+            access=await self._parts.control.access(tenant_id, principal_id),
         )
 
     # --- the feed ---
@@ -386,9 +353,9 @@ class Memory:
 
     async def feed_for(self, query: FeedQuery, *, tenant_id: str, principal_id: str) -> FeedPage:
         """:meth:`feed` with its checked inputs in one value."""
-        self._check_open()
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
-        return await self._feeding.page(query, tenant_id=tenant_id, principal_id=principal_id)
+        return await self._parts.feeding.page(query, tenant_id=tenant_id, principal_id=principal_id)
 
     async def follow(
         self,
@@ -408,88 +375,29 @@ class Memory:
         query = feed_query(
             after=after, ops=ops, exclude_generator=exclude_generator, include_text=include_text
         )
-        self._check_open()
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
-        async for page in self._feeding.pages(query, tenant_id=tenant_id, principal_id=principal_id):
+        async for page in self._parts.feeding.pages(query, tenant_id=tenant_id, principal_id=principal_id):
             for entry in page.entries:
                 yield entry
 
     async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
         """Returns when there may be an entry numbered above ``after``, at the latest after ``seconds``."""
-        self._check_open()
-        await self._feeding.changed(tenant_id=tenant_id, after=after, seconds=seconds)
+        self._parts.life.check()
+        await self._parts.feeding.changed(tenant_id=tenant_id, after=after, seconds=seconds)
 
     def stop_following(self) -> None:
         """End everything that follows the feed, event streams included, before the memory is closed.
 
         For a server that shuts down: open streams would make it wait. Closing the memory does it too.
         """
-        self._feeding.stop()
+        self._parts.feeding.stop()
 
     async def until_stopped(self) -> None:
         """Returns after :meth:`stop_following` or :meth:`close`."""
-        await self._feeding.until_stopped()
+        await self._parts.feeding.until_stopped()
 
-    # --- webhooks: for administrators ---
-
-    async def subscribe(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        url: str,
-        principal: str | None = None,
-        ops: Collection[FeedOp | str] | None = None,
-        exclude_generator: str | None = None,
-        include_text: bool = False,
-        after: int | None = None,
-    ) -> CreatedSubscription:
-        """Have the feed sent to ``url``: what ``principal`` (default the caller) may see when it is sent.
-
-        ``after`` is the number to begin after, by default the newest. Each delivery is signed with the
-        secret in the answer, which is told only now. Raises ``InvalidInputError`` also for a URL that may
-        not be called, ``InvalidCursorError``, ``ConflictError`` when the tenant has 100 already.
-        """
-        self._check_open()
-        check_caller(tenant_id, principal_id)
-        given = new_subscription(
-            principal_id=principal_id,
-            url=url,
-            principal=principal,
-            ops=ops,
-            exclude_generator=exclude_generator,
-            include_text=include_text,
-            after=after,
-        )
-        return await self._pushing.subscribe(given, tenant_id=tenant_id, principal_id=principal_id)
-
-    async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
-        """The tenant's webhooks, oldest first, and how they fare."""
-        self._check_open()
-        check_identifier("tenant_id", tenant_id)
-        return await self._pushing.subscriptions(tenant_id=tenant_id)
-
-    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
-        """Remove a webhook and its dead letters. Raises ``NotFoundError``."""
-        self._check_named(tenant_id, subscription_id)
-        await self._pushing.unsubscribe(tenant_id=tenant_id, subscription_id=subscription_id)
-
-    async def dead_letters(
-        self, *, tenant_id: str, subscription_id: str, after: int = 0, limit: int = limits.DEAD_LIMIT_DEFAULT
-    ) -> Sequence[DeadLetter]:
-        """What was given up, numbered above ``after``, at most ``limit`` (1 to 100). Raises ``NotFoundError``."""
-        self._check_named(tenant_id, subscription_id)
-        after, limit = dead_letter_page(after=after, limit=limit)
-        return await self._pushing.dead_letters(
-            tenant_id=tenant_id, subscription_id=subscription_id, after=after, limit=limit
-        )
-
-    async def replay(self, *, tenant_id: str, subscription_id: str, seqs: Sequence[int] | None = None) -> int:
-        """Have dead letters sent again, all or those numbered so; how many. Raises ``NotFoundError``."""
-        self._check_named(tenant_id, subscription_id)
-        return await self._pushing.replay(
-            tenant_id=tenant_id, subscription_id=subscription_id, seqs=replayed_seqs(seqs)
-        )
+    # --- sharing and forgetting ---
 
     async def share(
         self,
@@ -520,16 +428,13 @@ class Memory:
         self, given: Mapping[str, object], *, tenant_id: str, principal_id: str, document_id: str
     ) -> SharedDocument:
         """:meth:`share` with what to share in one mapping, not yet checked."""
-        self._check_open()
-        check_caller(tenant_id, principal_id)
-        check_identifier("document_id", document_id)
         share = check_share(given, principal_id=principal_id, widening=True)
-        return await self._sharing.share(
+        return await self._parts.sharing.share(
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
             share=share,
-            access=await self._control.access(tenant_id, principal_id),
+            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
         )
 
     async def unshare(
@@ -557,16 +462,13 @@ class Memory:
         self, given: Mapping[str, object], *, tenant_id: str, principal_id: str, document_id: str
     ) -> SharedDocument:
         """:meth:`unshare` with what to take back in one mapping, not yet checked."""
-        self._check_open()
-        check_caller(tenant_id, principal_id)
-        check_identifier("document_id", document_id)
         share = check_share(given, principal_id=principal_id, widening=False)
-        return await self._sharing.unshare(
+        return await self._parts.sharing.unshare(
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
             share=share,
-            access=await self._control.access(tenant_id, principal_id),
+            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
         )
 
     async def forget(
@@ -582,15 +484,12 @@ class Memory:
         Raises ``InvalidInputError``, ``NotFoundError`` for what the principal can't see, ``ForbiddenError``
         unless it is the owner, ``NotSupportedError``, and ``UnavailableError`` unless open.
         """
-        self._check_open()
-        check_caller(tenant_id, principal_id)
-        check_identifier("document_id", document_id)
-        return await self._forgetting.forget(
+        return await self._parts.forgetting.forget(
+            cascade=check_forget(cascade),
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
-            cascade=check_forget(cascade),
-            access=await self._control.access(tenant_id, principal_id),
+            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
         )
 
     async def purge(self, *, tenant_id: str, principal_id: str, document_id: str) -> PurgeResult:
@@ -599,14 +498,11 @@ class Memory:
         Only its owner may, and not while a version of it that is not forgotten is ``durable``
         (``DurableDocumentError``). Otherwise raises as :meth:`forget` does.
         """
-        self._check_open()
-        check_caller(tenant_id, principal_id)
-        check_identifier("document_id", document_id)
-        return await self._forgetting.purge(
+        return await self._parts.forgetting.purge(
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
-            access=await self._control.access(tenant_id, principal_id),
+            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
         )
 
     async def set_retention_class(
@@ -617,15 +513,12 @@ class Memory:
 
         Raises as :meth:`forget` does.
         """
-        self._check_open()
-        check_caller(tenant_id, principal_id)
-        check_identifier("version_id", version_id)
-        return await self._forgetting.set_class(
+        return await self._parts.forgetting.set_class(
+            retention_class=check_retention_class(retention_class),
             tenant_id=tenant_id,
             principal_id=principal_id,
             version_id=version_id,
-            retention_class=check_retention_class(retention_class),
-            access=await self._control.access(tenant_id, principal_id),
+            access=await self._admitted(tenant_id, principal_id, "version_id", version_id),
         )
 
     tombstone_document = forget
@@ -633,8 +526,8 @@ class Memory:
 
     async def document(self, *, tenant_id: str, principal_id: str, document_id: str) -> DocumentDetail:
         """A document and its current version. Unknown and invisible are one ``NotFoundError``."""
-        store, access = await self._reading(tenant_id, principal_id, "document_id", document_id)
-        return await store.document(
+        access = await self._admitted(tenant_id, principal_id, "document_id", document_id)
+        return await self._parts.readable.document(
             tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
         )
 
@@ -651,7 +544,7 @@ class Memory:
 
         ``limit`` is 1 to 100, default 20; ``before`` a version number, exclusive. Raises ``NotFoundError``.
         """
-        store, access = await self._reading(tenant_id, principal_id, "document_id", document_id)
+        access = await self._admitted(tenant_id, principal_id, "document_id", document_id)
         page = check_page(
             limit,
             before,
@@ -659,7 +552,7 @@ class Memory:
             high=limits.HISTORY_LIMIT_MAX,
             cursor="before",
         )
-        return await store.history(
+        return await self._parts.readable.history(
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
@@ -681,11 +574,11 @@ class Memory:
 
         ``limit`` is 1 to 500 chunks, default 100; ``after`` an ordinal, exclusive. Raises ``NotFoundError``.
         """
-        store, access = await self._reading(tenant_id, principal_id, "version_id", version_id)
+        access = await self._admitted(tenant_id, principal_id, "version_id", version_id)
         page = check_page(
             limit, after, default=limits.CHUNK_PAGE_DEFAULT, high=limits.CHUNK_PAGE_MAX, cursor="after"
         )
-        return await store.version(
+        return await self._parts.readable.version(
             tenant_id=tenant_id,
             principal_id=principal_id,
             version_id=version_id,
@@ -697,54 +590,43 @@ class Memory:
     async def access(self, tenant_id: str, principal_id: str) -> Access | None:
         """A principal's grants for the time of one request; None without a grant store."""
         check_caller(tenant_id, principal_id)
-        return await self._control.access(tenant_id, principal_id)
+        return await self._parts.control.access(tenant_id, principal_id)
 
     async def may(self, caller: Caller, capability: Capability) -> bool:
         """Whether a caller has a capability: by its credential, else by a grant (of ``search`` on ``memory``).
 
         What a route asks before anything else. Raises what the grant store raises.
         """
-        return await self._control.may(caller, capability)
+        return await self._parts.control.may(caller, capability)
 
     @property
     def capabilities(self) -> StoreCapabilities:
         """What the store can do; known at once, open or not."""
-        return self._store.capabilities
+        return self._parts.store.capabilities
 
     async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:
         """How many of the principal's chunks are found by their words alone until a worker has embedded them."""
-        self._check_open()
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
-        if not isinstance(self._store, EmbeddingStore):
+        store = self._parts.store
+        if not isinstance(store, EmbeddingStore):
             return 0
-        return await self._store.pending_vectors(tenant_id=tenant_id, principal_id=principal_id)
+        return await store.pending_vectors(tenant_id=tenant_id, principal_id=principal_id)
 
     # --- its life ---
 
     async def open(self) -> None:
         """Open the store; does nothing when open. Raises ``ConfigError`` saying what to mend."""
-        async with self._lifecycle:
-            if self._closed:
-                raise UnavailableError("this memory is closed; create a new one")
-            if not self._opened:
-                await self._store.open()
-                self._opened = True
+        await self._parts.life.open()
 
     async def close(self) -> None:
         """Close the store, once; the sources belong to the host and stay."""
-        async with self._lifecycle:
-            if self._closed:
-                return
-            self._closed = True
-            self._feeding.stop()
-            if self._opened:
-                await self._store.close()
+        self._parts.feeding.stop()
+        await self._parts.life.close()
 
     async def ready(self) -> None:
         """For readiness probes: returns when a call would be answered now, else raises ``MemoryError``."""
-        self._check_open()
-        if isinstance(self._store, ReadyStore):
-            await self._store.ready()
+        await self._parts.life.ready()
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -766,28 +648,14 @@ class Memory:
 
     # --- inside ---
 
-    async def _reading(
+    async def _admitted(
         self, tenant_id: str, principal_id: str, field: str, identifier: object
-    ) -> tuple[ReadableStore, Access | None]:
-        self._check_open()
+    ) -> Access | None:
+        """What the caller's grants say, once a call about one thing has been checked."""
+        self._parts.life.check()
         check_caller(tenant_id, principal_id)
         check_identifier(field, identifier)
-        if not isinstance(self._store, ReadableStore):
-            raise NotSupportedError("this document store can't read documents by id")
-        return self._store, await self._control.access(tenant_id, principal_id)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UnavailableError("this memory is closed; create a new one")
-        if not self._opened:
-            raise UnavailableError(
-                "this memory is not open yet; enter `async with memory`, or give memory.lifespan to the app"
-            )
-
-    def _check_named(self, tenant_id: str, subscription_id: str) -> None:
-        self._check_open()
-        check_identifier("tenant_id", tenant_id)
-        check_identifier("subscription_id", subscription_id)
+        return await self._parts.control.access(tenant_id, principal_id)
 
     async def _prepare(self, item: object, *, tenant_id: str, principal_id: str) -> NewDocument | MemoryError:
         """The checked document, or the error that stands in its place."""
@@ -798,7 +666,7 @@ class Memory:
             if file is not None:
                 item = replace(item, file=None, content=await self._extract(file))
             document = new_document(item, tenant_id=tenant_id, principal_id=principal_id)
-            return self._sharing.refusal(document) or document
+            return self._parts.sharing.refusal(document) or document
         except MemoryError as error:
             return error
 
@@ -822,13 +690,13 @@ class Memory:
     ) -> Sequence[AddResult | MemoryError]:
         if not documents:
             return ()
-        results = await self._store.add(
+        results = await self._parts.store.add(
             tenant_id=tenant_id, principal_id=principal_id, documents=documents, access=access
         )
         return [
             result
             if isinstance(result, MemoryError)
-            else await self._sharing.after_add(
+            else await self._parts.sharing.after_add(
                 result, document, tenant_id=tenant_id, principal_id=principal_id, access=access
             )
             for result, document in zip(results, documents, strict=True)
@@ -845,9 +713,14 @@ class Memory:
     ) -> SearchResult:
         if not asked:
             return live.NOTHING
-        return await self._store.search(
+        return await self._parts.store.search(
             tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
         )
+
+
+def parts_of(memory: Memory) -> Parts:
+    """All of a plane, for its operators' side; users are given the memory alone."""
+    return memory._parts  # noqa: SLF001 - the one seam between the two sides
 
 
 def _utc_now() -> datetime:

@@ -62,7 +62,7 @@ async def test_every_field_is_passed_on(http: httpx2.AsyncClient) -> None:
         "/subscriptions",
         json={
             **HOOK,
-            "principal": "bob",
+            "principal": "ann",
             "ops": ["retract", "upsert"],
             "exclude_generator": "bot",
             "include_text": True,
@@ -72,7 +72,7 @@ async def test_every_field_is_passed_on(http: httpx2.AsyncClient) -> None:
         },
     )
     told = answer.json()
-    assert (told["principal"], told["createdBy"]) == ("bob", "ann")
+    assert (told["principal"], told["createdBy"]) == ("ann", "ann")
     assert (told["ops"], told["excludeGenerator"], told["includeText"]) == (
         ["retract", "upsert"],
         "bot",
@@ -109,6 +109,13 @@ async def test_removing(http: httpx2.AsyncClient) -> None:
     again = await http.delete("/subscriptions/msub_1")
     assert again.status_code == 404
     assert error_of(again)["message"] == "subscription not found"
+
+
+async def test_an_administrator_gets_nobody_elses_view(http: httpx2.AsyncClient) -> None:
+    """Else ``memory:admin`` would read every document of the tenant, at a URL of its choice."""
+    refused = await http.post("/subscriptions", json={**HOOK, "principal": "bob", "include_text": True})
+    assert refused.status_code == 403
+    assert (await http.get("/subscriptions")).json() == {"subscriptions": []}
 
 
 @pytest.mark.parametrize(

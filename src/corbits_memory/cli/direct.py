@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from corbits_memory.admin import MemoryAdmin
 from corbits_memory.cli.backend import Json, Target
 from corbits_memory.cli.local import open_database
 from corbits_memory.feed_json import entry_json
@@ -18,6 +19,7 @@ class DirectBackend:
 
     def __init__(self, memory: Memory, *, tenant: str, principal: str) -> None:
         self._memory = memory
+        self._admin = MemoryAdmin(memory)
         self._tenant = tenant
         self._principal = principal
 
@@ -89,25 +91,25 @@ class DirectBackend:
             yield entry_json(entry)
 
     async def subscribe(self, body: Mapping[str, Any]) -> Json:
-        created = await self._memory.subscribe(tenant_id=self._tenant, principal_id=self._principal, **body)
+        created = await self._admin.subscribe(tenant_id=self._tenant, actor=self._principal, **body)
         return push.subscribe_response(created).to_json()
 
     async def subscriptions(self) -> Json:
-        found = await self._memory.subscriptions(tenant_id=self._tenant)
+        found = await self._admin.subscriptions(tenant_id=self._tenant)
         return push.subscriptions_response(found).to_json()
 
     async def unsubscribe(self, subscription_id: str) -> Json:
-        await self._memory.unsubscribe(tenant_id=self._tenant, subscription_id=subscription_id)
+        await self._admin.unsubscribe(tenant_id=self._tenant, subscription_id=subscription_id)
         return push.UnsubscribeResponse(id=subscription_id, removed=True).to_json()
 
     async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json:
-        dead = await self._memory.dead_letters(
+        dead = await self._admin.dead_letters(
             tenant_id=self._tenant, subscription_id=subscription_id, after=after, limit=limit
         )
         return push.dead_letters_response(dead).to_json()
 
     async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json:
-        replayed = await self._memory.replay(
+        replayed = await self._admin.replay(
             tenant_id=self._tenant, subscription_id=subscription_id, seqs=seqs
         )
         return push.ReplayResponse(replayed=replayed).to_json()

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from corbits_memory.admin import MemoryAdmin
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
+from corbits_memory.errors import ForbiddenError
 from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.query import number
 from corbits_memory.validation import Problems
@@ -15,19 +17,26 @@ _ONE = "/subscriptions/{subscription_id}"
 async def subscribe(call: Call) -> responses.Response:
     # Absent and null are the same: the validation says what is required.
     given: Any = {name: call.body.get(name) for name in push.SubscribeRequest.model_fields}
-    created = await call.memory.subscribe(
-        tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id, **given
+    caller = call.caller
+    named = given["principal"]
+    if isinstance(named, str) and named.strip() and named != caller.principal_id:
+        # An administrator is no reader of everybody's documents.
+        raise ForbiddenError("a subscription tells what its maker may see; leave principal out")
+    created = await MemoryAdmin(call.memory).subscribe(
+        tenant_id=caller.tenant_id, actor=caller.principal_id, **given
     )
     return push.subscribe_response(created)
 
 
 async def subscriptions(call: Call) -> responses.Response:
-    return push.subscriptions_response(await call.memory.subscriptions(tenant_id=call.caller.tenant_id))
+    return push.subscriptions_response(
+        await MemoryAdmin(call.memory).subscriptions(tenant_id=call.caller.tenant_id)
+    )
 
 
 async def unsubscribe(call: Call) -> responses.Response:
     named = _named(call)
-    await call.memory.unsubscribe(**named)
+    await MemoryAdmin(call.memory).unsubscribe(**named)
     return push.UnsubscribeResponse(id=named["subscription_id"], removed=True)
 
 
@@ -45,14 +54,14 @@ async def dead_letters(call: Call) -> responses.Response:
         rule=f"must be an integer from 1 to {limits.DEAD_LIMIT_MAX}",
     )
     problems.raise_if_any()
-    dead = await call.memory.dead_letters(
+    dead = await MemoryAdmin(call.memory).dead_letters(
         **_named(call), after=after or 0, limit=limit or limits.DEAD_LIMIT_DEFAULT
     )
     return push.dead_letters_response(dead)
 
 
 async def replay(call: Call) -> responses.Response:
-    replayed = await call.memory.replay(**_named(call), seqs=call.body.get("seqs"))
+    replayed = await MemoryAdmin(call.memory).replay(**_named(call), seqs=call.body.get("seqs"))
     return push.ReplayResponse(replayed=replayed)
 
 

@@ -120,6 +120,21 @@ class TaggedStore(Protocol):
 
 
 @runtime_checkable
+class ReadyStore(Protocol):
+    """A store that can say whether it would answer now."""
+
+    async def ready(self) -> None:
+        """Raises :class:`~corbits_memory.errors.MemoryError` when it would not."""
+
+
+@runtime_checkable
+class EmbeddingStore(Protocol):
+    """A store that fills in vectors after an add, and knows how many are still missing."""
+
+    async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int: ...
+
+
+@runtime_checkable
 class AppendingStore(Protocol):
     """A store that can add tags to a document, and no more: enough for sharing with principals."""
 

@@ -24,7 +24,7 @@ class SubscribeRequest(Request):
         "an operator allowed it."
     )
     principal: fields.Id | None = Field(
-        None, description="Told is what this principal may see. Default: the caller."
+        None, description="The caller, which is the default: what it may see is told."
     )
     ops: Annotated[list[FeedOp], Field(max_length=len(FeedOp))] | None = Field(
         None, description="Default `upsert` alone."
