@@ -89,8 +89,8 @@ class Sharing:
             add_system=system,
             access=access,
         )
-        receipt = ShareReceipt(tags=changed.tags, principals=share.principals)
-        if share.principals:
+        receipt = _receipt(changed, share, document_id)
+        if receipt.principals:
             receipt = await self._granted(receipt, tenant_id, principal_id, document_id, changed.version_id)
         return SharedDocument(document_id=document_id, version_id=changed.version_id, share=receipt)
 
@@ -160,3 +160,12 @@ class Sharing:
             )
         )
         return replace(receipt, grants_materialized=reason is None, reason=reason)
+
+
+def _receipt(changed: DocumentTags, share: Share, document_id: str) -> ShareReceipt:
+    """Peers reach a document by its own tag: where that is withheld, so are they."""
+    own = document_tag(document_id)
+    withheld = [tag for tag in changed.withheld if tag != own]
+    if own in changed.withheld:
+        return ShareReceipt(tags=changed.tags, withheld=(*withheld, *share.principals))
+    return ShareReceipt(tags=changed.tags, principals=share.principals, withheld=tuple(withheld))

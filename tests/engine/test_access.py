@@ -250,6 +250,36 @@ async def test_a_claim_shows_to_no_more_readers_than_its_source(
     assert row == (["memory.space:all", "memory.owner:ann"],)
 
 
+async def test_a_share_widens_a_claim_no_further_than_an_add_could(store: PostgresDocumentStore) -> None:
+    grants = InMemoryGrantStore([grant("memory.space:eng")])
+    memory = await memory_over(store, grants)
+    source = await memory.add(
+        **ANN,
+        content=Content(title="source", text="the harbour"),
+        access_tags=["memory.space:eng", "memory.space:ops"],
+    )
+    claim = await memory.add(
+        **BOB, content=Content(title="claim", text="a lighthouse"), derived_from=[source.version_id]
+    )
+    shared = await memory.share(
+        **BOB,
+        document_id=claim.document_id,
+        tags=["memory.space:ops", "memory.space:all"],
+        principals=["eve"],
+        tenant=True,
+    )
+    assert set(shared.share.tags) == {"memory.owner:bob", "memory.space:ops"}
+    assert set(shared.share.withheld) == {"memory.space:all", "memory.tenant:acme", "eve"}
+    assert (shared.share.principals, shared.share.grants_materialized) == ((), False)
+    assert await found_by(memory, "eve") == []
+    # What the source's owner shows to more, its claims may show to as many.
+    await memory.share(**ANN, document_id=source.document_id, tags=["memory.space:all"])
+    again = await memory.share(**BOB, document_id=claim.document_id, tags=["memory.space:all"])
+    assert "memory.space:all" in again.share.tags
+    own = await memory.share(**ANN, document_id=source.document_id, principals=["eve"])
+    assert own.share.grants_materialized
+
+
 async def test_reserved_tags_are_only_ever_copies(store: PostgresDocumentStore) -> None:
     (source,) = await add(store, note("the harbour", access_tags=("memory.space:eng",)))
     access = await access_of(grant("memory.space:eng"))

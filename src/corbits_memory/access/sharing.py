@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from corbits_memory.access.tags import document_tag
+from corbits_memory.access.tags import document_tag, owner_tag
 from corbits_memory.core.enums import Effect, GrantOrigin
 from corbits_memory.ports import GrantRule
 
@@ -67,6 +67,16 @@ def build_share_grants(share: ShareGrants) -> list[GrantRule]:
         for peer in peers
         if peer and peer != share.shared_by
     ]
+
+
+def common_readers(foreign: Sequence[Collection[str]], principal_id: str) -> frozenset[str] | None:
+    """The tags that a claim may carry: what each source of somebody else carries, and its maker's own.
+
+    None where nobody else owns a source: then anything.
+    """
+    if not foreign:
+        return None
+    return frozenset.intersection(*map(frozenset, foreign)) | {owner_tag(principal_id)}
 
 
 def split_audience_widen(

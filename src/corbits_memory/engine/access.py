@@ -1,16 +1,17 @@
 """Access inside the engine: what a caller may see as SQL parameters, and changes of a document's tags."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg.rows import TupleRow, dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from corbits_memory.access.sharing import common_readers, split_audience_widen
 from corbits_memory.engine.pool import Connection, Database, Reading
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import registered_spaces, retag_vectors
-from corbits_memory.errors import ForbiddenError, NotFoundError
+from corbits_memory.errors import ForbiddenError, MemoryError, NotFoundError
 from corbits_memory.ports import Access, Visibility
 
 TAGS_PAGE = 10_000
@@ -86,6 +87,20 @@ class TagChange:
     add_system: tuple[str, ...] = ()
     remove: frozenset[str] = frozenset()
 
+    def within(
+        self, readers: frozenset[str] | None, carried: Sequence[str]
+    ) -> tuple["TagChange", tuple[str, ...]]:
+        """The change without what would widen the audience, and what that is. ``readers`` None: anybody."""
+        if readers is None:
+            return self, ()
+        kept, refused = split_audience_widen(readers.union(carried), (*self.add, *self.add_system))
+        narrowed = replace(
+            self,
+            add=tuple(tag for tag in self.add if tag in kept),
+            add_system=tuple(tag for tag in self.add_system if tag in kept),
+        )
+        return narrowed, refused
+
     def apply(self, own: Sequence[str], system: Sequence[str]) -> tuple[list[str], list[str]]:
         kept_own = [tag for tag in own if tag not in self.remove]
         kept_system = [tag for tag in system if tag not in self.remove]
@@ -96,10 +111,14 @@ class TagChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedDocument:
-    """A document after a change of its tags. ``waiting``: some vectors have to be made anew."""
+    """A document after a change of its tags. ``waiting``: some vectors have to be made anew.
+
+    ``withheld``: what would have shown a claim to more readers than a source of somebody else has.
+    """
 
     version_id: str
     tags: tuple[str, ...]
+    withheld: tuple[str, ...]
     waiting: bool
 
 
@@ -119,26 +138,50 @@ class TagService:
         access: Access | None,
     ) -> TaggedDocument:
         """Raises ``NotFoundError`` for what the caller can't see, ``ForbiddenError`` unless it is the owner."""
-        queries = load_queries("access")
+        named = {"tenant": tenant_id, "document": document_id, "principal": principal_id}
         async with self._database.tenant(tenant_id) as conn:
-            cursor = conn.cursor(row_factory=dict_row)
-            await cursor.execute(queries["lock_document"], {"tenant": tenant_id, "document": document_id})
-            row = await cursor.fetchone()
-            if row is None:
-                raise NotFoundError("document not found")
-            if row["owner_principal_id"] != principal_id:
-                visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-                if visibility.admits(
-                    owner=row["owner_principal_id"], tags=row["tags"], document_id=document_id
-                ):
-                    raise ForbiddenError("only the document's creator may share it")
-                raise NotFoundError("document not found")
+            row = await _one(conn, "lock_own_document", named)
+            if row is None or row["version_id"] is None:
+                raise await self._refusal(conn, tenant_id, principal_id, document_id, access)
+            withheld: tuple[str, ...] = ()
+            if change.add or change.add_system:
+                readers = common_readers(await _foreign_sources(conn, named), principal_id)
+                change, withheld = change.within(readers, (*row["access_tags"], *row["system_tags"]))
             own, system = change.apply(row["access_tags"], row["system_tags"])
             waiting = False
             if (own, system) != (row["access_tags"], row["system_tags"]):
                 changed = {"document_id": document_id, "access_tags": own, "system_tags": system}
                 waiting = await retag(conn, tenant_id, [changed])
-        return TaggedDocument(version_id=row["version_id"], tags=(*own, *system), waiting=waiting)
+        return TaggedDocument(
+            version_id=row["version_id"], tags=(*own, *system), withheld=withheld, waiting=waiting
+        )
+
+    async def _refusal(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        access: Access | None,
+    ) -> MemoryError:
+        """What somebody is told who may not change the document's tags."""
+        row = await _one(conn, "whose_document", {"tenant": tenant_id, "document": document_id})
+        if row is not None:
+            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+            if visibility.admits(owner=row["owner_principal_id"], tags=row["tags"], document_id=document_id):
+                return ForbiddenError("only the document's creator may share it")
+        return NotFoundError("document not found")
+
+
+async def _one(conn: Connection, query: str, parameters: dict[str, Any]) -> dict[str, Any] | None:
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(load_queries("access")[query], parameters)
+    return await cursor.fetchone()
+
+
+async def _foreign_sources(conn: Connection, named: dict[str, Any]) -> list[frozenset[str]]:
+    rows = await conn.execute(load_queries("access")["foreign_sources"], named)
+    return [frozenset(tags) for _, tags in await rows.fetchall()]
 
 
 async def retag(conn: Connection, tenant_id: str, rows: Sequence[dict[str, Any]]) -> bool:

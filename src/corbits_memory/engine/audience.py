@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from corbits_memory.access.sharing import split_audience_widen
+from corbits_memory.access.sharing import common_readers, split_audience_widen
 from corbits_memory.access.tags import RESERVED_PREFIXES, owner_tag
 from corbits_memory.engine.drafts import Draft
 
@@ -34,9 +34,9 @@ def narrow_to_sources(draft: Draft, sources: Mapping[str, Source], principal_id:
     if not copied.issuperset(reserved_tags(draft, principal_id)):
         return False
     foreign = [source.tags for source in derived if source.owner != principal_id]
-    if not foreign:
+    readers = common_readers(foreign, principal_id)
+    if readers is None:
         return True
-    readers = frozenset.intersection(*foreign) | {owner_tag(principal_id)}
     withheld: list[str] = []
     if draft.access_tags is not None:
         allowed, refused = split_audience_widen(readers, draft.access_tags)

@@ -277,7 +277,7 @@ class PostgresDocumentStore:
         )
         if changed.waiting:
             await self._worker.embed_soon(tenant_id)
-        return DocumentTags(version_id=changed.version_id, tags=changed.tags)
+        return DocumentTags(version_id=changed.version_id, tags=changed.tags, withheld=changed.withheld)
 
     async def forget(
         self,

@@ -127,10 +127,14 @@ class AddResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentTags:
-    """All tags that a document carries, and its newest version."""
+    """All tags that a document carries, and its newest version.
+
+    ``withheld``: tags that were asked for and would show a claim to more readers than its sources have.
+    """
 
     version_id: str
     tags: tuple[str, ...]
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

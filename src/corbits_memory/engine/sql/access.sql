@@ -12,15 +12,31 @@ INSERT INTO memory.access_tag (tenant_id, tag)
 SELECT %(tenant)s, t.tag FROM (SELECT DISTINCT unnest(%(tags)s::text[]) COLLATE "C" AS tag ORDER BY 1) AS t
 ON CONFLICT DO NOTHING
 
--- name: lock_document
--- One document, for a change of its tags.
-SELECT d.owner_principal_id, d.access_tags, d.system_tags, d.tags,
-  (SELECT v.id FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id AND v.status = 'active'
-   ORDER BY v.id DESC LIMIT 1) AS version_id
-FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
+-- name: lock_own_document
+-- A document of the caller's, for a change of its tags. Nobody waits for a caller who doesn't own it.
+SELECT d.access_tags, d.system_tags,
+  (SELECT v.id FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id
+     AND v.status <> 'tombstoned'
+   ORDER BY v.status = 'active' DESC, v.version DESC LIMIT 1) AS version_id
+FROM memory.document d
+WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s AND d.owner_principal_id = %(principal)s
+FOR UPDATE OF d
+
+-- name: whose_document
+-- What decides whether somebody else may see a document.
+SELECT d.owner_principal_id, d.tags FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
   AND EXISTS (SELECT FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id
               AND v.status <> 'tombstoned')
-FOR UPDATE OF d
+
+-- name: foreign_sources
+-- The tags of what a document was made from and somebody else owns.
+SELECT DISTINCT o.id, o.tags
+FROM memory.version v
+JOIN memory.edge e ON e.tenant_id = %(tenant)s AND e.from_type = 'version' AND e.from_ref = v.id
+  AND e.rel = 'derived_from' AND e.to_type = 'version'
+JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.to_ref
+JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id AND o.owner_principal_id <> %(principal)s
+WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s AND v.status <> 'tombstoned'
 
 -- name: mixed_chunks
 -- Whose vectors hold a turn that other readers may see now: the documents' own turns, and those that follow them.
