@@ -27,6 +27,7 @@ from tests.models.conftest import ModelServer
 Owner = psycopg.AsyncConnection[Any]
 BOB: Any = {"tenant_id": T, "principal_id": "bob"}
 ANN: Any = {"tenant_id": T, "principal_id": "ann"}
+WIDE, TENANT = "memory.space:all", f"memory.tenant:{T}"
 
 
 def grant(
@@ -278,6 +279,66 @@ async def test_a_share_widens_a_claim_no_further_than_an_add_could(store: Postgr
     assert "memory.space:all" in again.share.tags
     own = await memory.share(**ANN, document_id=source.document_id, principals=["eve"])
     assert own.share.grants_materialized
+
+
+async def test_a_claim_gets_no_wider_by_what_its_document_carried(store: PostgresDocumentStore) -> None:
+    grants = InMemoryGrantStore([grant("memory.space:eng"), grant(WIDE, to="eve"), grant(TENANT, to="eve")])
+    memory = await memory_over(store, grants)
+    secret = await memory.add(
+        **ANN, content=Content(title="source", text="the harbour"), access_tags=["memory.space:eng"]
+    )
+
+    async def by_bob(reference: str, text: str, **more: Any) -> AddResult:
+        content = Content(title=reference, text=f"{text}, {reference} sheet")
+        return await memory.add(**BOB, content=content, external_ref=reference, **more)
+
+    claimed: Any = {"text": "a lighthouse by the harbour", "derived_from": [secret.version_id]}
+    await by_bob("tagged", "a lighthouse", access_tags=[WIDE, "memory.space:eng"])
+    narrowed = await by_bob("tagged", **claimed)
+    assert narrowed.share is not None
+    assert narrowed.share.tags == ("memory.space:eng", "memory.owner:bob")
+    assert narrowed.share.withheld == (WIDE,)
+    await by_bob("shared", "a lighthouse", share=Share(tenant=True, principals=("eve",)))
+    narrowed = await by_bob("shared", **claimed)
+    assert narrowed.share is not None
+    assert set(narrowed.share.withheld) == {TENANT, f"memory.doc:{narrowed.document_id}"}
+    # The same again and a new version, both without saying what it was made from.
+    for text in (claimed["text"], "a lighthouse by the quay"):
+        await by_bob("later", **claimed)
+        again = await by_bob("later", text, access_tags=[WIDE], share=Share(principals=("eve",)))
+        assert again.share is not None
+        assert set(again.share.withheld) == {WIDE, "eve"}
+    assert await found_by(memory, "eve") == []
+    assert set(await found_by(memory, "bob")) == {"tagged", "shared", "later"}
+
+
+async def test_who_may_add_to_a_document_cant_put_a_claim_before_its_readers(
+    store: PostgresDocumentStore,
+) -> None:
+    grants = InMemoryGrantStore(
+        [
+            grant("memory.space:eng"),
+            grant(WIDE),
+            grant(WIDE, action="add"),
+        ]
+    )
+    memory = await memory_over(store, grants)
+    (secret, both) = [
+        await memory.add(**ANN, content=Content(title="source", text="the harbour"), access_tags=tags)
+        for tags in (["memory.space:eng"], ["memory.space:eng", WIDE])
+    ]
+    await memory.add(
+        tenant_id=T,
+        principal_id="dave",
+        content=Content(title="lighthouse", text="a lighthouse"),
+        external_ref="dave",
+        access_tags=[WIDE],
+    )
+    content = Content(title="lighthouse", text="a lighthouse by the harbour")
+    with pytest.raises(ForbiddenError, match="fewer readers"):
+        await memory.add(**BOB, content=content, external_ref="dave", derived_from=[secret.version_id])
+    made = await memory.add(**BOB, content=content, external_ref="dave", derived_from=[both.version_id])
+    assert (made.version, made.share) == (2, None)
 
 
 async def test_reserved_tags_are_only_ever_copies(store: PostgresDocumentStore) -> None:

@@ -145,7 +145,8 @@ class TagService:
                 raise await self._refusal(conn, tenant_id, principal_id, document_id, access)
             withheld: tuple[str, ...] = ()
             if change.add or change.add_system:
-                readers = common_readers(await _foreign_sources(conn, named), principal_id)
+                foreign = await foreign_sources(conn, tenant_id, [document_id])
+                readers = common_readers(foreign.get(document_id, ()), principal_id)
                 change, withheld = change.within(readers, (*row["access_tags"], *row["system_tags"]))
             own, system = change.apply(row["access_tags"], row["system_tags"])
             waiting = False
@@ -179,9 +180,15 @@ async def _one(conn: Connection, query: str, parameters: dict[str, Any]) -> dict
     return await cursor.fetchone()
 
 
-async def _foreign_sources(conn: Connection, named: dict[str, Any]) -> list[frozenset[str]]:
-    rows = await conn.execute(load_queries("access")["foreign_sources"], named)
-    return [frozenset(tags) for _, tags in await rows.fetchall()]
+async def foreign_sources(
+    conn: Connection, tenant_id: str, documents: Sequence[str]
+) -> dict[str, list[frozenset[str]]]:
+    """By document the tags of what it was made from and somebody else owns; most have none."""
+    rows = await _rows(conn, "foreign_sources", {"tenant": tenant_id, "documents": list(documents)})
+    found: dict[str, list[frozenset[str]]] = {}
+    for document_id, _, tags in rows:
+        found.setdefault(document_id, []).append(frozenset(tags))
+    return found
 
 
 async def retag(conn: Connection, tenant_id: str, rows: Sequence[dict[str, Any]]) -> bool:

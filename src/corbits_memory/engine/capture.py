@@ -19,13 +19,26 @@ import stamina
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 
-from corbits_memory.access.tags import document_tag
 from corbits_memory.core import ids, limits
 from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd
 from corbits_memory.core.erasure import ERASED, erased_reference
 from corbits_memory.engine import drafts
-from corbits_memory.engine.access import note_tags, resolve_visibility, retag, visibility_parameters
-from corbits_memory.engine.audience import Source, narrow_to_sources, reserved_tags
+from corbits_memory.engine.access import (
+    foreign_sources,
+    note_tags,
+    resolve_visibility,
+    retag,
+    visibility_parameters,
+)
+from corbits_memory.engine.audience import (
+    Source,
+    fits,
+    narrow_to_lineage,
+    narrow_to_sources,
+    reserved_tags,
+    settle_tags,
+    widens,
+)
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.lanes import split_lanes, split_transactions
@@ -272,8 +285,9 @@ class _Writer:
             if refusal is not None:
                 answers[draft.position] = refusal
                 continue
-            self._settle_tags(draft, row)
+            settle_tags(draft, row)
             owned.append((draft, row))
+        await self._narrow_claims([(draft, row) for draft, row in owned if widens(draft, row)])
         await self._take_up([(draft, row) for draft, row in owned if "erased" in row])
         changed, retagged = await self._compare(owned, answers)
         if retagged:
@@ -335,6 +349,11 @@ class _Writer:
             return ForbiddenError(
                 "only the document's creator may change its tags or share it; leave out access_tags and share"
             )
+        if not fits(draft, row):
+            return ForbiddenError(
+                "derived_from names a version that has fewer readers than this document; only the document's "
+                "creator may narrow it"
+            )
         return None
 
     async def _claim(self, group: list[Draft]) -> dict[tuple[str, str], Row]:
@@ -377,17 +396,13 @@ class _Writer:
             ]
             await self._run("rename_documents", rows=rows)
 
-    def _settle_tags(self, draft: Draft, row: Row) -> None:
-        """What was not given stays as the document has it."""
-        draft.document_id = row["id"]
-        draft.thread_seq = row["thread_seq"]
-        draft.owner = row["owner_principal_id"]
-        draft.own_tags = list(row["access_tags"] if draft.access_tags is None else draft.access_tags)
-        # Shares add up, and end by unsharing only: a repeat must not let them evaporate.
-        system = dict.fromkeys((*row["system_tags"], *(draft.system_tags or ())))
-        if draft.peers:
-            system[document_tag(draft.document_id)] = None
-        draft.shared_tags = [tag for tag in system if tag not in draft.own_tags]
+    async def _narrow_claims(self, widened: list[tuple[Draft, Row]]) -> None:
+        if not widened:
+            return
+        known = [draft.document_id for draft, _ in widened]
+        foreign = await foreign_sources(self._conn, self._tenant_id, known)
+        for draft, row in widened:
+            narrow_to_lineage(draft, row, foreign.get(draft.document_id, ()))
 
     async def _compare(
         self, owned: list[tuple[Draft, Row]], answers: dict[int, AddResult | MemoryError]

@@ -52,6 +52,8 @@ class Draft:
     """Settled: what the document shall carry of the caller's own tags."""
     shared_tags: list[str] = field(default_factory=list)
     """Settled: what it shall carry of the system's."""
+    readers: frozenset[str] | None = None
+    """The tags that sources of somebody else leave it; None: any."""
     withheld: list[str] = field(default_factory=list)
     """Tags and peers that a source of somebody else doesn't have among its readers."""
     retagged: bool = False

@@ -29,14 +29,16 @@ SELECT d.owner_principal_id, d.tags FROM memory.document d WHERE d.tenant_id = %
               AND v.status <> 'tombstoned')
 
 -- name: foreign_sources
--- The tags of what a document was made from and somebody else owns.
-SELECT DISTINCT o.id, o.tags
-FROM memory.version v
+-- The tags of what documents were made from and somebody else owns.
+SELECT DISTINCT d.id, o.id, o.tags
+FROM memory.document d
+JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.document_id = d.id AND v.status <> 'tombstoned'
 JOIN memory.edge e ON e.tenant_id = %(tenant)s AND e.from_type = 'version' AND e.from_ref = v.id
   AND e.rel = 'derived_from' AND e.to_type = 'version'
 JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.to_ref
-JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id AND o.owner_principal_id <> %(principal)s
-WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s AND v.status <> 'tombstoned'
+JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id
+  AND o.owner_principal_id <> d.owner_principal_id
+WHERE d.tenant_id = %(tenant)s AND d.id = ANY (%(documents)s)
 
 -- name: mixed_chunks
 -- Whose vectors hold a turn that other readers may see now: the documents' own turns, and those that follow them.
