@@ -8,9 +8,10 @@ from psycopg.rows import TupleRow, dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from corbits_memory.access.sharing import common_readers, split_audience_widen
-from corbits_memory.engine.pool import Connection, Database, Reading
+from corbits_memory.engine.neighbours import embed_anew, followers, lock_rows
+from corbits_memory.engine.pool import Connection, Database, Reading, run_again
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.vectors import registered_spaces, retag_vectors
+from corbits_memory.engine.vectors import retag_vectors
 from corbits_memory.errors import ForbiddenError, MemoryError, NotFoundError
 from corbits_memory.ports import Access, Visibility
 
@@ -138,6 +139,19 @@ class TagService:
         access: Access | None,
     ) -> TaggedDocument:
         """Raises ``NotFoundError`` for what the caller can't see, ``ForbiddenError`` unless it is the owner."""
+        return await run_again(
+            lambda: self._change(tenant_id, principal_id, document_id, change=change, access=access)
+        )
+
+    async def _change(
+        self,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        *,
+        change: TagChange,
+        access: Access | None,
+    ) -> TaggedDocument:
         named = {"tenant": tenant_id, "document": document_id, "principal": principal_id}
         async with self._database.tenant(tenant_id) as conn:
             row = await _one(conn, "lock_own_document", named)
@@ -197,6 +211,8 @@ async def retag(conn: Connection, tenant_id: str, rows: Sequence[dict[str, Any]]
     Returns whether vectors were dropped and wait to be made anew.
     """
     documents = [row["document_id"] for row in rows]
+    apart = await followers(conn, tenant_id, documents)
+    locked = await lock_rows(conn, tenant_id, documents, apart)
     await conn.execute(
         load_queries("capture")["retag_documents"], {"tenant": tenant_id, "rows": Jsonb(list(rows))}
     )
@@ -204,31 +220,17 @@ async def retag(conn: Connection, tenant_id: str, rows: Sequence[dict[str, Any]]
     await note_tags(
         conn, tenant_id, {tag for row in rows for tag in (*row["access_tags"], *row["system_tags"])}
     )
-    return await _embed_apart(conn, tenant_id, documents)
+    # Turns that were embedded together are apart now, and others come together.
+    turns = [row for row in locked if row["turn"]]
+    if turns:
+        turns += await followers(conn, tenant_id, documents)
+        await embed_anew(conn, tenant_id, list({row["chunk_id"]: row for row in turns}.values()))
+    return bool(turns)
 
 
 async def note_tags(conn: Connection, tenant_id: str, tags: Collection[str]) -> None:
     """Have grants with a wildcard find these tags."""
     await conn.execute(load_queries("access")["note_tags"], {"tenant": tenant_id, "tags": sorted(tags)})
-
-
-async def _embed_apart(conn: Connection, tenant_id: str, documents: Sequence[str]) -> bool:
-    """A turn is embedded with the one before it where both have the same readers: now perhaps no longer."""
-    rows = await conn.execute(
-        load_queries("access")["mixed_chunks"], {"tenant": tenant_id, "documents": list(documents)}
-    )
-    mixed = await rows.fetchall()
-    if not mixed:
-        return False
-    chunks, owners = [row[0] for row in mixed], [row[1] for row in mixed]
-    for space in await registered_spaces(conn, tenant_id):
-        await conn.execute(
-            space.compose(load_queries("vectors")["drop_vectors"]), {"tenant": tenant_id, "chunks": chunks}
-        )
-    await conn.execute(
-        load_queries("access")["embed_again"], {"tenant": tenant_id, "chunks": chunks, "owners": owners}
-    )
-    return True
 
 
 async def _rows(conn: Connection | Reading, query: str, parameters: dict[str, Any]) -> list[TupleRow]:

@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-import stamina
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 
@@ -42,7 +41,7 @@ from corbits_memory.engine.audience import (
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.lanes import split_lanes, split_transactions
-from corbits_memory.engine.pool import Connection, Database, may_run_again
+from corbits_memory.engine.pool import Connection, Database, run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import (
     DatabaseError,
@@ -60,7 +59,6 @@ NOTED_TAGS = 100_000
 """Tags that a process remembers to be in use, so that not every capture writes them down again."""
 PLANNED_DOCUMENTS = 500
 """So many are planned while those before are written."""
-RETRIES = 5
 _ROWS = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _ABOUT_A_ROW = (
     psycopg.DataError,
@@ -231,18 +229,16 @@ class CaptureService:
         group: list[Draft],
         lease_seconds: float,
     ) -> dict[int, AddResult | MemoryError]:
-        async for attempt in stamina.retry_context(
-            on=may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
-        ):
-            with attempt:
-                for draft in group:
-                    draft.chunk_ids = []
-                async with self._database.tenant(tenant_id) as conn:
-                    writer = _Writer(conn, tenant_id, principal_id, access, lease_seconds, self._noted_tags)
-                    answers = await writer.write(group)
-                self._note(tenant_id, writer.new_tags)
-                return answers
-        raise AssertionError("the retry loop returns or raises")
+        async def write() -> dict[int, AddResult | MemoryError]:
+            for draft in group:
+                draft.chunk_ids = []
+            async with self._database.tenant(tenant_id) as conn:
+                writer = _Writer(conn, tenant_id, principal_id, access, lease_seconds, self._noted_tags)
+                answers = await writer.write(group)
+            self._note(tenant_id, writer.new_tags)
+            return answers
+
+        return await run_again(write)
 
     def _note(self, tenant_id: str, tags: set[str]) -> None:
         """Remember, once it is committed, that tags are in use; they stay so."""

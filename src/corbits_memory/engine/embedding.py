@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 
 from corbits_memory.core.passages import passage_text
 from corbits_memory.engine.drafts import Row
-from corbits_memory.engine.pool import Database
+from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import Standing, VectorRegistry, VectorSpace, vector_text
 from corbits_memory.errors import EmbedError, EmbedHttpError, MemoryError
@@ -99,7 +99,7 @@ class EmbeddingService:
             return True
         vectors = await self._embedder.embed([_passage(row) for row in rows], purpose="passage")
         _check_dims(vectors, space)
-        return await self._store(tenant_id, space, rows, vectors)
+        return await run_again(lambda: self._store(tenant_id, space, rows, vectors))
 
     async def enqueue_missing(self, tenant_id: str) -> int:
         """Queue every searchable chunk that the configured model has no vector of; how many were missing.

@@ -17,9 +17,9 @@ from corbits_memory.core.enums import ErasureKind, RetentionClass, VersionStatus
 from corbits_memory.core.erasure import ERASED, erased_reference
 from corbits_memory.engine.access import visibility_parameters
 from corbits_memory.engine.ids import new_id
+from corbits_memory.engine.neighbours import embed_anew, followers, lock_rows
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.vectors import registered_spaces
 from corbits_memory.ports import Visibility
 
 Row = dict[str, Any]
@@ -188,33 +188,22 @@ class Eraser:
         self._chunks = [row["id"] for row in await self._rows("chunks")]
         self._entities = [row["id"] for row in await self._rows("named_entities", chunks=self._chunks)]
         await self._run("hold_statistics")
-        followers = await self._rows("followers")
-        await self._embed_apart(followers)
+        await self._embed_apart()
         self._recount = bool(await self._rows("superseded_since_counted"))
         await self._run("drop_terms")
         await self._run("drop_empty_terms")
 
-    async def _embed_apart(self, followers: Sequence[Row]) -> None:
+    async def _embed_apart(self) -> None:
         """Vectors that may hold the document's text in front of another's go, and are made anew."""
-        chunks = [row["chunk_id"] for row in followers]
-        locked = await self._rows("lock_search_rows", followers=chunks)
-        own = [row for row in locked if row["document_id"] == self._document.document_id]
-        self._live_rows = sum(row["generation"] == self._document.live_generation for row in own)
-        standing = {row["chunk_id"] for row in locked} - {row["chunk_id"] for row in own}
-        followers = [row for row in followers if row["chunk_id"] in standing]
-        if not followers:
-            return
-        tenant = self._document.tenant_id
-        chunks = [row["chunk_id"] for row in followers]
-        for space in await registered_spaces(self._conn, tenant):
-            await self._conn.execute(
-                space.compose(load_queries("vectors")["drop_vectors"]), {"tenant": tenant, "chunks": chunks}
-            )
-        await self._conn.execute(
-            load_queries("access")["embed_again"],
-            {"tenant": tenant, "chunks": chunks, "owners": [row["owner_id"] for row in followers]},
-        )
-        self.waiting = True
+        document = self._document
+        apart = await followers(self._conn, document.tenant_id, [document.document_id])
+        locked = await lock_rows(self._conn, document.tenant_id, [document.document_id], apart)
+        own = [row for row in locked if row["document_id"] == document.document_id]
+        self._live_rows = sum(row["generation"] == document.live_generation for row in own)
+        others = [row for row in locked if row["document_id"] != document.document_id]
+        if others:
+            await embed_anew(self._conn, document.tenant_id, others)
+            self.waiting = True
 
     async def _drop_entities(self) -> None:
         if self._entities:

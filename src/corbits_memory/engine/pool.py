@@ -2,11 +2,12 @@
 
 import logging
 import selectors
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
+import stamina
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import AsyncRowFactory, TupleRow
@@ -20,10 +21,13 @@ APP_ROLE = "corbits_memory_app"
 """Owns nothing and bypasses no policy; migrations create it, each tenant's transaction works as it."""
 
 Row = TypeVar("Row")
+T = TypeVar("T")
 Connection = psycopg.AsyncConnection[TupleRow]
 
-_RUN_AGAIN = ("40001", "40P01")
-"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock."""
+RETRIES = 5
+_RUN_AGAIN = ("40001", "40P01", "23503")
+"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock, and a row
+that has gone between being read and being referred to."""
 
 ACQUIRE_SECONDS = 10.0
 READ_SECONDS = 8.0
@@ -129,8 +133,17 @@ class Database:
                 await conn.commit()
 
 
-def may_run_again(error: Exception) -> bool:
-    """Whether a transaction that failed with this may simply be tried again."""
+async def run_again(work: Callable[[], Awaitable[T]]) -> T:
+    """The transaction, and once more where it met another in a circle."""
+    async for attempt in stamina.retry_context(
+        on=_may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
+    ):
+        with attempt:
+            return await work()
+    raise AssertionError("the retry loop returns or raises")
+
+
+def _may_run_again(error: Exception) -> bool:
     cause = error.__cause__
     return (
         isinstance(error, DatabaseError) and isinstance(cause, psycopg.Error) and cause.sqlstate in _RUN_AGAIN

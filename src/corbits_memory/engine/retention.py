@@ -4,13 +4,12 @@ A refusal is kept in the audit too: so it is raised after its transaction was co
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-import stamina
 from psycopg.rows import dict_row
 
 from corbits_memory.core.enums import (
@@ -33,7 +32,7 @@ from corbits_memory.engine.erasure import (
     lock_erasable,
     told_by_feed,
 )
-from corbits_memory.engine.pool import Connection, Database, may_run_again
+from corbits_memory.engine.pool import Connection, Database, run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import registered_spaces
 from corbits_memory.errors import (
@@ -54,11 +53,8 @@ from corbits_memory.ports import (
 
 logger = logging.getLogger("corbits_memory.retention")
 
-RETRIES = 5
 SWEEP_VERSIONS = 1_000
 """Versions that one transaction of the sweep deprecates at most."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +99,7 @@ class RetentionService:
         a transaction of its own, so that one that is interrupted is ended by calling again."""
 
         async def forget_one(target: str) -> _Outcome:
-            return await _again(lambda: self._forget(tenant_id, principal_id, target, access))
+            return await run_again(lambda: self._forget(tenant_id, principal_id, target, access))
 
         outcome = await forget_one(document_id)
         if outcome.refusal is not None:
@@ -125,14 +121,14 @@ class RetentionService:
         self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None
     ) -> Purged:
         """Remove a document; ``DurableDocumentError`` while a durable version is not forgotten."""
-        outcome = await _again(lambda: self._purge(tenant_id, principal_id, document_id, access))
+        outcome = await run_again(lambda: self._purge(tenant_id, principal_id, document_id, access))
         return _purged(outcome, document_id)
 
     async def purge_on_demand(
         self, *, tenant_id: str, actor_id: str, document_id: str, even_durable: bool
     ) -> Purged:
         """Remove a document whoever owns it."""
-        outcome = await _again(
+        outcome = await run_again(
             lambda: self._purge_on_demand(tenant_id, actor_id, document_id, even_durable=even_durable)
         )
         return _purged(outcome, document_id)
@@ -147,7 +143,7 @@ class RetentionService:
         access: Access | None,
     ) -> VersionState:
         """Raises ``NotFoundError``, and ``ForbiddenError`` unless the caller owns the version's document."""
-        changed = await _again(
+        changed = await run_again(
             lambda: self._set_class(tenant_id, principal_id, version_id, retention_class, access)
         )
         if isinstance(changed, MemoryError):
@@ -156,7 +152,7 @@ class RetentionService:
 
     async def deprecate(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
         """Take a version out of use. Raises ``NotFoundError`` and ``ConflictError``."""
-        return await _again(lambda: self._deprecate_one(tenant_id, actor_id, version_id))
+        return await run_again(lambda: self._deprecate_one(tenant_id, actor_id, version_id))
 
     async def sweep(self, *, tenant_id: str, actor_id: str, now: datetime) -> SweepResult:
         """Deprecate what has expired at ``now``, a thousand versions a transaction.
@@ -178,7 +174,7 @@ class RetentionService:
                     "after": after,
                     "limit": SWEEP_VERSIONS,
                 }
-                swept = await _again(partial(self._sweep_batch, tenant_id, actor_id, parameters))
+                swept = await run_again(partial(self._sweep_batch, tenant_id, actor_id, parameters))
                 total += len(swept)
                 after = swept[-1] if len(swept) == SWEEP_VERSIONS else None
         if not total:
@@ -448,16 +444,6 @@ async def _record_sweep(conn: Connection, tenant_id: str, actor_id: str, amount:
         outcome=AuditOutcome.DONE if amount else AuditOutcome.UNCHANGED,
         amount=amount,
     )
-
-
-async def _again(work: Callable[[], Awaitable[T]]) -> T:
-    """The transaction, once more when it met another in a circle."""
-    async for attempt in stamina.retry_context(
-        on=may_run_again, attempts=RETRIES, wait_initial=0.02, wait_max=1
-    ):
-        with attempt:
-            return await work()
-    raise AssertionError("the retry loop returns or raises")
 
 
 def _purged(outcome: _Outcome, document_id: str) -> Purged:

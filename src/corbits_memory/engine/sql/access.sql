@@ -40,26 +40,6 @@ JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id
   AND o.owner_principal_id <> d.owner_principal_id
 WHERE d.tenant_id = %(tenant)s AND d.id = ANY (%(documents)s)
 
--- name: mixed_chunks
--- Whose vectors hold a turn that other readers may see now: the documents' own turns, and those that follow them.
-SELECT r.chunk_id, r.owner_id FROM memory.search_row r
-WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.thread IS NOT NULL
-UNION
-SELECT f.chunk_id, f.owner_id
-FROM memory.search_row r
-CROSS JOIN LATERAL (
-  SELECT n.chunk_id, n.owner_id FROM memory.search_row n
-  WHERE n.tenant_id = %(tenant)s AND n.generation = r.generation AND n.context_key = r.context_key
-    AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
-  ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
-WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.thread IS NOT NULL
-
--- name: embed_again
--- They are found by their words until they have been embedded anew.
-INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
-SELECT %(tenant)s, c.id, c.owner FROM unnest(%(chunks)s::text[], %(owners)s::text[]) AS c(id, owner) ORDER BY c.id
-ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp(), not_before = now()
-
 -- name: reachable_documents
 -- Which documents some tags reach; NULL when they are more than asked for.
 SELECT memory.reachable_documents(%(tags)s::text[], %(most)s)

@@ -30,39 +30,6 @@ WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s ORDER BY v.id FO
 SELECT pg_advisory_xact_lock(hashtext('memory.term_stat'), hashtext(%(tenant)s))
 FROM memory.tenant_state s WHERE s.tenant_id = %(tenant)s AND s.stats_rows IS NOT NULL
 
--- name: followers
--- Turns that may have been embedded with one of the document's in front: by each of its versions' places, the next
--- turn, the next with the same readers, and what waits to be embedded anew.
-WITH place AS (
-  SELECT DISTINCT v.generation, v.thread, v.occurred_at, d.thread_seq, d.owner_principal_id AS owner, d.tags
-  FROM memory.version v JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
-  WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s AND v.thread IS NOT NULL
-)
-SELECT f.chunk_id, min(f.owner_id) AS owner_id FROM place p CROSS JOIN LATERAL (
-  (SELECT n.chunk_id, n.owner_id FROM memory.search_row n
-   WHERE n.tenant_id = %(tenant)s AND n.generation = p.generation AND n.context_key = p.thread
-     AND n.document_id <> %(document)s AND (n.occurred_at, n.thread_seq) >= (p.occurred_at, p.thread_seq)
-   ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1)
-  UNION
-  (SELECT n.chunk_id, n.owner_id FROM memory.search_row n
-   WHERE n.tenant_id = %(tenant)s AND n.generation = p.generation AND n.context_key = p.thread
-     AND n.document_id <> %(document)s AND (n.occurred_at, n.thread_seq) >= (p.occurred_at, p.thread_seq)
-     AND n.owner_id = p.owner AND n.access_tags = p.tags
-   ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1)
-  UNION
-  SELECT n.chunk_id, n.owner_id FROM memory.search_row n
-  JOIN memory.embed_queue q ON q.tenant_id = %(tenant)s AND q.chunk_id = n.chunk_id
-  WHERE n.tenant_id = %(tenant)s AND n.generation = p.generation AND n.context_key = p.thread
-    AND n.document_id <> %(document)s AND n.occurred_at >= p.occurred_at
-) AS f GROUP BY f.chunk_id ORDER BY f.chunk_id
-
--- name: lock_search_rows
--- The document's searched rows and its followers', in the order in which workers lock them: a vector that is being
--- made of the old text is stored before they are dropped, or not at all.
-SELECT r.chunk_id, r.document_id, r.generation FROM memory.search_row r
-WHERE r.tenant_id = %(tenant)s AND (r.document_id = %(document)s OR r.chunk_id = ANY (%(followers)s))
-ORDER BY r.chunk_id FOR UPDATE
-
 -- name: drop_terms
 -- Terms are counted in fewer rows, if they were counted with these.
 WITH gone AS (

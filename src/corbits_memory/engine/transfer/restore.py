@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.access import note_tags
 from corbits_memory.engine.drafts import WORD_COUNT_CHARS, head_text
+from corbits_memory.engine.neighbours import enqueue
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.transfer.export import FORMAT, FORMAT_VERSION
@@ -206,14 +207,7 @@ class _Run:
                 },
             )
         waiting = [row for row in searchable if row["chunk_id"] not in set(embedded)]
-        await conn.execute(
-            load_queries("access")["embed_again"],
-            {
-                "tenant": self._tenant_id,
-                "chunks": [row["chunk_id"] for row in waiting],
-                "owners": [row["owner_id"] for row in waiting],
-            },
-        )
+        await enqueue(conn, self._tenant_id, waiting)
         return len(searchable), len(embedded)
 
     async def _graph(self, conn: Connection, entities: list[Row], edges: list[Row]) -> None:
