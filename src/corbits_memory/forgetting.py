@@ -15,6 +15,7 @@ from corbits_memory.ports import (
     ForgetResult,
     PurgeResult,
     RetentionStore,
+    RetractionStore,
     VersionState,
 )
 
@@ -81,4 +82,11 @@ class Forgetting:
     async def drop_grants(self, tenant_id: str, document_ids: Iterable[str]) -> None:
         """Drop what was shared, so that it doesn't come back with the documents' names."""
         for document_id in document_ids:
-            await self._control.forget_resource(tenant_id, document_tag(document_id))
+            tag = document_tag(document_id)
+            if isinstance(self._store, RetractionStore):
+                # Before the grants go: until then the grants themselves let their holders hear of it.
+                readers = await self._control.readers_of(tenant_id, tag)
+                await self._store.name_readers(
+                    tenant_id=tenant_id, document_id=document_id, principals=readers
+                )
+            await self._control.forget_resource(tenant_id, tag)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from corbits_memory.access.control import NO_GRANT_STORE, AccessControl
 from corbits_memory.access.sharing import ShareGrants
 from corbits_memory.access.tags import document_tag, resolve_access_tags, shared_peers, tenant_tag
-from corbits_memory.errors import MemoryError, NotSupportedError
+from corbits_memory.errors import MemoryError, NotFoundError, NotSupportedError
 from corbits_memory.ports import (
     Access,
     AddResult,
@@ -18,12 +18,14 @@ from corbits_memory.ports import (
     DocumentStore,
     DocumentTags,
     NewDocument,
+    ReadableStore,
     Share,
     SharedDocument,
     ShareReceipt,
     TaggedStore,
 )
 
+GONE = "the document has been forgotten meanwhile"
 NO_TAGS = "this document store can't change the tags of a document"
 
 
@@ -92,6 +94,8 @@ class Sharing:
         receipt = _receipt(changed, share, document_id)
         if receipt.principals:
             receipt = await self._granted(receipt, tenant_id, principal_id, document_id, changed.version_id)
+            if receipt.reason == GONE:
+                raise NotFoundError("document not found")
         return SharedDocument(document_id=document_id, version_id=changed.version_id, share=receipt)
 
     async def unshare(
@@ -159,7 +163,22 @@ class Sharing:
                 principals=principals,
             )
         )
+        if reason is None and not await self._stands(tenant_id, principal_id, version_id):
+            # Erased since it was tagged: grants that came after would hold for what takes its name next.
+            await self._control.revoke_share(tenant_id, document_id, principals)
+            reason = GONE
         return replace(receipt, grants_materialized=reason is None, reason=reason)
+
+    async def _stands(self, tenant_id: str, principal_id: str, version_id: str) -> bool:
+        if not isinstance(self._store, ReadableStore):
+            return True
+        try:
+            await self._store.version(
+                tenant_id=tenant_id, principal_id=principal_id, version_id=version_id, limit=1
+            )
+        except NotFoundError:
+            return False
+        return True
 
 
 def _receipt(changed: DocumentTags, share: Share, document_id: str) -> ShareReceipt:

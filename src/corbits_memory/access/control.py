@@ -16,6 +16,7 @@ from corbits_memory.ports import (
     Caller,
     ConditionRegistry,
     GrantStore,
+    ReaderGrantStore,
     ResourceGrantStore,
     RevocableGrantStore,
     WritableGrantStore,
@@ -24,6 +25,8 @@ from corbits_memory.ports import (
 logger = logging.getLogger("corbits_memory.access")
 
 NO_GRANT_STORE = "no writable grant store is mounted"
+READERS_NAMED = 10_000
+"""So many principals are told by name that a document which they were shared with is gone."""
 GRANTS_FAILED = "the grant store failed; share again"
 
 
@@ -87,6 +90,18 @@ class AccessControl:
             logger.exception("sharing a document failed")
             return GRANTS_FAILED
         return None
+
+    async def readers_of(self, tenant_id: str, resource: str) -> Sequence[str]:
+        """Whom the resource's own grants reach, as far as the store can tell; never fails for it."""
+        if not isinstance(self._store, ReaderGrantStore):
+            return ()
+        try:
+            found: Sequence[str] = await _awaited(self._store.readers_of(tenant_id, resource, READERS_NAMED))
+        except Exception:
+            # Whatever a host's store raises: the thing is gone, whoever hears of it.
+            logger.exception("the readers of an erased document could not be found")
+            return ()
+        return found
 
     async def forget_resource(self, tenant_id: str, resource: str) -> None:
         """Drop all grants on a resource that is gone, where the store can; never fails for it."""

@@ -3,6 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from corbits_memory.access.patterns import match_pattern
+from corbits_memory.access.visibility import SEARCH
+from corbits_memory.core.enums import Effect
 from corbits_memory.ports import GrantRule
 
 
@@ -46,6 +49,24 @@ class InMemoryGrantStore:
             del self._rules[key]
         self._version += 1
         return len(gone)
+
+    def readers_of(self, tenant_id: str, resource: str, limit: int) -> list[str]:
+        """At most so many principals whom a grant on exactly this resource allows ``search``, by name."""
+        found: set[str] = set()
+        for rule in self._rules.values():
+            if (
+                rule.tenant_id in (None, tenant_id)
+                and rule.resource == resource
+                and rule.effect is Effect.ALLOW
+                and match_pattern(rule.action, SEARCH)
+            ):
+                found.update(self._holders(rule, tenant_id))
+        return sorted(found)[:limit]
+
+    def _holders(self, rule: GrantRule, tenant_id: str) -> Iterable[str]:
+        if rule.role_id is not None:
+            return self._members[tenant_id, rule.role_id]
+        return () if rule.principal_id is None else (rule.principal_id,)
 
     def assign(self, tenant_id: str, role_id: str, principal_id: str) -> None:
         """Give a principal a role."""

@@ -134,6 +134,14 @@ class PostgresGrantStore:
         async with self._change(tenant_id) as conn:
             return await _run(conn, "grants", "delete_resource", tenant=tenant_id, resource=resource)
 
+    async def readers_of(self, tenant_id: str, resource: str, limit: int) -> list[str]:
+        """At most so many principals whom a grant on exactly this resource allows ``search``, by name or role."""
+        async with self._database.tenant(tenant_id) as conn:
+            rows = await _all(
+                conn, "grants", "readers", tenant=tenant_id, resource=resource, now=self._clock(), limit=limit
+            )
+        return [row["principal"] for row in rows]
+
     async def list_grants(
         self,
         tenant_id: str,

@@ -20,6 +20,8 @@ SAFE_INTEGER = 2**53 - 1
 """Canonical JSON holds integers exactly only up to here."""
 ACCESS_TAGS = 64
 TAG_CHARS = 256
+TAGS_PER_DOCUMENT = 256
+"""The caller's and the system's, in all: shares add up. ``ACCESS_TAGS`` is what one request names."""
 SHARED_PRINCIPALS = 64
 VERSION_REFS = 256
 """``derived_from``, ``supports`` and ``contradicts``, each."""

@@ -7,12 +7,14 @@ from typing import Any
 from psycopg.rows import TupleRow, dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from corbits_memory.access.patterns import matcher
 from corbits_memory.access.sharing import common_readers, split_audience_widen
+from corbits_memory.core.limits import TAGS_PER_DOCUMENT
 from corbits_memory.engine.neighbours import embed_anew, followers, lock_rows
 from corbits_memory.engine.pool import Connection, Database, Reading, run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import retag_vectors
-from corbits_memory.errors import ForbiddenError, MemoryError, NotFoundError
+from corbits_memory.errors import ConflictError, ForbiddenError, MemoryError, NotFoundError
 from corbits_memory.ports import Access, Visibility
 
 TAGS_PAGE = 10_000
@@ -31,6 +33,18 @@ async def resolve_visibility(
 
     async def known(patterns: Sequence[str]) -> Collection[str]:
         return await known_tags(conn, tenant_id, patterns)
+
+    return await access.visibility(known)
+
+
+async def visibility_among(tags: Collection[str], principal_id: str, access: Access | None) -> Visibility:
+    """What the caller may see of rows at hand that carry no other tags than these. Looks nothing up."""
+    if access is None:
+        return Visibility(principal_id=principal_id)
+
+    async def known(patterns: Sequence[str]) -> Collection[str]:
+        accepts = [matcher(pattern) for pattern in patterns]
+        return [tag for tag in tags if any(accept(tag) for accept in accepts)]
 
     return await access.visibility(known)
 
@@ -87,6 +101,10 @@ class TagChange:
     add: tuple[str, ...] = ()
     add_system: tuple[str, ...] = ()
     remove: frozenset[str] = frozenset()
+
+    @property
+    def narrows(self) -> bool:
+        return not self.add and not self.add_system
 
     def within(
         self, readers: frozenset[str] | None, carried: Sequence[str]
@@ -158,11 +176,13 @@ class TagService:
             if row is None or row["version_id"] is None:
                 raise await self._refusal(conn, tenant_id, principal_id, document_id, access)
             withheld: tuple[str, ...] = ()
-            if change.add or change.add_system:
+            if not change.narrows:
                 foreign = await foreign_sources(conn, tenant_id, [document_id])
                 readers = common_readers(foreign.get(document_id, ()), principal_id)
                 change, withheld = change.within(readers, (*row["access_tags"], *row["system_tags"]))
             own, system = change.apply(row["access_tags"], row["system_tags"])
+            if not change.narrows and (refusal := tags_refusal((*own, *system))):
+                raise refusal
             waiting = False
             if (own, system) != (row["access_tags"], row["system_tags"]):
                 changed = {"document_id": document_id, "access_tags": own, "system_tags": system}
@@ -182,8 +202,14 @@ class TagService:
         """What somebody is told who may not change the document's tags."""
         row = await _one(conn, "whose_document", {"tenant": tenant_id, "document": document_id})
         if row is not None:
-            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-            if visibility.admits(owner=row["owner_principal_id"], tags=row["tags"], document_id=document_id):
+            visibility = await visibility_among(row["tags"], principal_id, access)
+            if visibility.admits_version(
+                active=row["active"],
+                written=row["written"],
+                owner=row["owner_principal_id"],
+                tags=row["tags"],
+                document_id=document_id,
+            ):
                 return ForbiddenError("only the document's creator may share it")
         return NotFoundError("document not found")
 
@@ -226,6 +252,16 @@ async def retag(conn: Connection, tenant_id: str, rows: Sequence[dict[str, Any]]
         turns += await followers(conn, tenant_id, documents)
         await embed_anew(conn, tenant_id, list({row["chunk_id"]: row for row in turns}.values()))
     return bool(turns)
+
+
+def tags_refusal(tags: Sequence[str]) -> MemoryError | None:
+    """Why a document can't carry all these, if it can't: shares add up, and each query compares them."""
+    if len(tags) <= TAGS_PER_DOCUMENT:
+        return None
+    return ConflictError(
+        f"a document may carry at most {TAGS_PER_DOCUMENT} access tags; take some away first",
+        details={"limit": TAGS_PER_DOCUMENT},
+    )
 
 
 async def note_tags(conn: Connection, tenant_id: str, tags: Collection[str]) -> None:

@@ -19,7 +19,7 @@ from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 
 from corbits_memory.core import ids, limits
-from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd
+from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd, RetentionClass
 from corbits_memory.core.erasure import ERASED, erased_reference
 from corbits_memory.engine import drafts
 from corbits_memory.engine.access import (
@@ -27,6 +27,7 @@ from corbits_memory.engine.access import (
     note_tags,
     resolve_visibility,
     retag,
+    tags_refusal,
     visibility_parameters,
 )
 from corbits_memory.engine.audience import (
@@ -338,12 +339,19 @@ class _Writer:
         """Why this caller may not write to the document that the reference names."""
         if row["owner_principal_id"] == self._principal_id:
             return None
+        if "erased" in row:
+            # Taking up what was forgotten is its owner's decision.
+            return ExternalRefInUseError()
         tags = (*row["access_tags"], *row["system_tags"])
         if self._access is None or not await self._access.reaches("add", tags):
             return ExternalRefInUseError()
         if draft.access_tags is not None or draft.system_tags is not None:
             return ForbiddenError(
                 "only the document's creator may change its tags or share it; leave out access_tags and share"
+            )
+        if draft.document.thread != row["thread"]:
+            return ForbiddenError(
+                "only the document's creator may move it to another thread; add it with the thread that it has"
             )
         if not fits(draft, row):
             return ForbiddenError(
@@ -413,6 +421,10 @@ class _Writer:
         retagged: list[Row] = []
         for draft, row in owned:
             version = current.get(draft.document_id, {})
+            refusal = tags_refusal(draft.tags) or _settle_retention(draft, version, self._principal_id)
+            if refusal is not None:
+                answers[draft.position] = refusal
+                continue
             if version.get("content_hash") != draft.content_hash:
                 draft.version = (version.get("last_version") or 0) + 1
                 draft.supersedes = version.get("active_id")
@@ -553,6 +565,17 @@ class _Writer:
         if "rows" in parameters:
             parameters["rows"] = _dump(parameters["rows"])
         return {"tenant": self._tenant_id, "principal": self._principal_id, **parameters}
+
+
+def _settle_retention(draft: Draft, version: Row, principal_id: str) -> MemoryError | None:
+    """Whoever may add to another's document keeps its class: a hold, or an end, is its creator's to set."""
+    if draft.owner == principal_id:
+        return None
+    kept = RetentionClass(version.get("retention_class") or draft.retention_class)
+    if draft.retention_class not in (RetentionClass.STANDARD, kept):
+        return ForbiddenError("only the document's creator may change its retention class")
+    draft.retention_class = kept
+    return None
 
 
 def _receipt(draft: Draft) -> ShareReceipt | None:

@@ -6,7 +6,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from corbits_memory.core.enums import VersionStatus
-from corbits_memory.engine.access import resolve_visibility, visibility_parameters
+from corbits_memory.engine.access import visibility_among
 from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import NotFoundError
@@ -45,7 +45,7 @@ class DocumentService:
     ) -> DocumentDetail:
         """Raises ``NotFoundError``, also for what the caller may not see."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            _, row = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
+            row = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
         return DocumentDetail(
             document_id=row["document_id"],
             adapter=row["adapter"],
@@ -70,9 +70,8 @@ class DocumentService:
     ) -> HistoryPage:
         """Versions newest first, below the number ``before``. Raises ``NotFoundError``."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            visibility, document = await self._visible_document(
-                conn, tenant_id, principal_id, document_id, access
-            )
+            document = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
+            visibility = await visibility_among(document["tags"], principal_id, access)
             # One more than asked for: the last of the page is compared with the one before it.
             rows = await self._fetch(
                 conn,
@@ -82,11 +81,10 @@ class DocumentService:
                 before=before if before is not None else 2**31 - 1,
                 limit=limit + 1,
             )
-        owner = document["owner_principal_id"]
         entries = [
             _entry(row, previous)
             for row, previous in zip(rows[:limit], [*rows[1:], None], strict=False)
-            if _shows(visibility, owner, document_id, row)
+            if _shows(visibility, document, row)
         ]
         more = len(rows) > limit
         return HistoryPage(
@@ -107,9 +105,8 @@ class DocumentService:
     ) -> VersionDetail:
         """A version with a page of its text. Raises ``NotFoundError``, also for what the caller may not see."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
             found = await self._fetch(conn, "version", tenant=tenant_id, version=version_id)
-            if not found or not _admits_version(visibility, found[0]):
+            if not found or not await _is_visible(found[0], principal_id, access):
                 raise NotFoundError(_NO_VERSION)
             (row,) = found
             chunks = await self._fetch(
@@ -120,9 +117,10 @@ class DocumentService:
                 after=-1 if after is None else after,
                 limit=limit + 1,
             )
-            sources = await self._fetch(
-                conn, "sources", tenant=tenant_id, version=version_id, **visibility_parameters(visibility)
-            )
+            sources = await self._fetch(conn, "sources", tenant=tenant_id, version=version_id)
+            tags = {tag for source in sources for tag in source["tags"]}
+            visibility = await visibility_among(tags, principal_id, access)
+            sources = [source for source in sources if _admits(visibility, source)]
         page = chunks[:limit]
         return VersionDetail(
             document_id=row["document_id"],
@@ -148,14 +146,11 @@ class DocumentService:
         principal_id: str,
         document_id: str,
         access: Access | None,
-    ) -> tuple[Visibility, Row]:
-        visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+    ) -> Row:
         found = await self._fetch(conn, "document", tenant=tenant_id, document=document_id)
-        if not found or not visibility.admits(
-            owner=found[0]["owner_principal_id"], tags=found[0]["tags"], document_id=document_id
-        ):
+        if not found or not await _is_visible(found[0], principal_id, access):
             raise NotFoundError(_NO_DOCUMENT)
-        return visibility, found[0]
+        return found[0]
 
     async def _fetch(self, conn: Connection, query: str, **parameters: Any) -> list[Row]:
         cursor = conn.cursor(row_factory=dict_row)
@@ -163,24 +158,26 @@ class DocumentService:
         return await cursor.fetchall()
 
 
-def _admits_version(visibility: Visibility, row: Mapping[str, Any]) -> bool:
-    """By what the document carries now; an earlier version also by what it was written with."""
-    owner = row["owner_principal_id"]
-    if not visibility.admits(owner=owner, tags=row["tags"], document_id=row["document_id"]):
-        return False
-    return row["status"] == VersionStatus.ACTIVE or visibility.admits(
-        owner=owner, tags=row["version_tags"], document_id=row["document_id"]
+async def _is_visible(row: Row, principal_id: str, access: Access | None) -> bool:
+    return _admits(await visibility_among(row["tags"], principal_id, access), row)
+
+
+def _admits(visibility: Visibility, row: Mapping[str, Any]) -> bool:
+    return visibility.admits_version(
+        active=row["status"] == VersionStatus.ACTIVE,
+        written=row["access_tags"],
+        owner=row["owner_principal_id"],
+        tags=row["tags"],
+        document_id=row["document_id"],
     )
 
 
-def _shows(visibility: Visibility, owner: str, document_id: str, row: Row) -> bool:
-    if owner == visibility.principal_id:
+def _shows(visibility: Visibility, document: Row, version: Row) -> bool:
+    """Its owner is shown that there was a version even when that is forgotten."""
+    if document["owner_principal_id"] == visibility.principal_id:
         return True
-    if row["status"] == VersionStatus.TOMBSTONED:
-        return False
-    return row["status"] == VersionStatus.ACTIVE or visibility.admits(
-        owner=owner, tags=row["access_tags"], document_id=document_id
-    )
+    named = {name: document[name] for name in ("document_id", "owner_principal_id", "tags")}
+    return version["status"] != VersionStatus.TOMBSTONED and _admits(visibility, {**version, **named})
 
 
 def _facts(row: Mapping[str, Any]) -> VersionFacts:

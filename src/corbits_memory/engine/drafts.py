@@ -9,6 +9,7 @@ from typing import Any
 from corbits_memory.access.tags import document_tag, resolve_access_tags, shared_peers
 from corbits_memory.core import hashing, ids, planning
 from corbits_memory.core.authority import authority
+from corbits_memory.core.enums import RetentionClass
 from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
 from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.ids import new_id
@@ -57,6 +58,8 @@ class Draft:
     withheld: list[str] = field(default_factory=list)
     """Tags and peers that a source of somebody else doesn't have among its readers."""
     retagged: bool = False
+    retention_class: RetentionClass = RetentionClass.STANDARD
+    """As asked for; that of the document where somebody else adds to it."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -103,6 +106,7 @@ def draft_document(
         peers=list(shared_peers(principal_id, document.share)) if document.share is not None else [],
         owner=principal_id,
         document_id=new_id(ids.DOCUMENT),
+        retention_class=document.retention_class,
     )
 
 
@@ -178,7 +182,7 @@ def version_row(draft: Draft) -> Row:
         "temporal_class": attribution.temporal_class,
         "valid_from": _optional_iso(document.valid_from),
         "valid_until": _optional_iso(document.valid_until),
-        "retention_class": document.retention_class,
+        "retention_class": draft.retention_class,
     }
 
 
@@ -286,7 +290,7 @@ def _payload(draft: Draft) -> Row:
         "lineageClass": draft.attribution.lineage_class,
         "provenance": draft.attribution.provenance,
         "temporalClass": draft.attribution.temporal_class,
-        "retentionClass": document.retention_class,
+        "retentionClass": draft.retention_class,
         "validFrom": _optional_iso(document.valid_from),
         "validUntil": _optional_iso(document.valid_until),
         "derivedFrom": list(document.derived_from) or None,

@@ -50,6 +50,14 @@ class Erasable:
         return [row["id"] for row in self.versions if row["status"] != VersionStatus.TOMBSTONED]
 
     @property
+    def newest(self) -> Row | None:
+        """What the document shows: its active version, else the last that is not forgotten."""
+        kept = [row for row in self.versions if row["status"] != VersionStatus.TOMBSTONED]
+        return max(
+            kept, key=lambda row: (row["status"] == VersionStatus.ACTIVE, row["version"]), default=None
+        )
+
+    @property
     def held(self) -> bool:
         """Whether a durable version forbids that its rows go."""
         return any(

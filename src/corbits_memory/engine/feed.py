@@ -7,7 +7,7 @@ from psycopg.rows import dict_row
 
 from corbits_memory.core.enums import CreatedByKind, FeedOp, VersionStatus
 from corbits_memory.core.limits import FEED_TEXT_BYTES
-from corbits_memory.engine.access import resolve_visibility
+from corbits_memory.engine.access import visibility_among
 from corbits_memory.engine.drafts import Row
 from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
 from corbits_memory.engine.queries import load_queries
@@ -22,13 +22,19 @@ class FeedService:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def name_readers(self, *, tenant_id: str, document_id: str, principals: Sequence[str]) -> None:
+        parameters = {"tenant": tenant_id, "document": document_id, "principals": list(principals)}
+        async with self._database.tenant(tenant_id) as conn:
+            await conn.execute(load_queries("feed")["name_readers"], parameters)
+
     async def page(
         self, *, tenant_id: str, principal_id: str, query: FeedQuery, access: Access | None
     ) -> FeedPage:
         """The events after the cursor that the caller may see. Raises ``InvalidCursorError``."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
             rows = await _page(conn, tenant_id, query)
+            tags = {tag for row in rows for tag in row["tags"] or ()}
+            visibility = await visibility_among(tags, principal_id, access)
             page = _read_page(rows, query, visibility)
             if query.include_text:
                 page = await _with_texts(conn, tenant_id, page)
@@ -94,11 +100,14 @@ def _read_page(rows: list[Row], query: FeedQuery, visibility: Visibility) -> Fee
 def _visible(row: Row, visibility: Visibility) -> bool:
     if row["op"] == FeedOp.PROMOTE:
         return True
-    if not visibility.admits(owner=row["owner"], tags=row["tags"], document_id=row["document_id"]):
-        return False
-    # A tag that the document has got since does not open what was there before it.
-    return row["status"] != VersionStatus.SUPERSEDED or visibility.admits(
-        owner=row["owner"], tags=row["version_tags"], document_id=row["document_id"]
+    if row["op"] == FeedOp.RETRACT and visibility.principal_id in (row["peers"] or ()):
+        return True
+    return visibility.admits_version(
+        active=row["status"] != VersionStatus.SUPERSEDED,
+        written=row["version_tags"] or (),
+        owner=row["owner"],
+        tags=row["tags"],
+        document_id=row["document_id"],
     )
 
 

@@ -23,7 +23,7 @@ from corbits_memory.core.enums import (
 from corbits_memory.core.erasure import EPHEMERAL_AGE, SOURCE_ONLY_AGE
 from corbits_memory.core.limits import DERIVED_LISTED
 from corbits_memory.engine import audit
-from corbits_memory.engine.access import resolve_visibility
+from corbits_memory.engine.access import resolve_visibility, visibility_among
 from corbits_memory.engine.erasure import (
     Erasable,
     Eraser,
@@ -263,8 +263,10 @@ class RetentionService:
                 )
 
             if version["owner_principal_id"] != principal_id:
-                visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-                if not visibility.admits(
+                visibility = await visibility_among(version["tags"], principal_id, access)
+                if not visibility.admits_version(
+                    active=version["status"] == VersionStatus.ACTIVE,
+                    written=version["access_tags"],
                     owner=version["owner_principal_id"],
                     tags=version["tags"],
                     document_id=version["document_id"],
@@ -368,9 +370,15 @@ async def _owned(
         return NotFoundError("document not found")
     if document.owner == principal_id:
         return document
-    visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
-    forgotten = not document.kept_versions
-    if forgotten or not visibility.admits(owner=document.owner, tags=document.tags, document_id=document_id):
+    newest = document.newest
+    visibility = await visibility_among(document.tags, principal_id, access)
+    if newest is None or not visibility.admits_version(
+        active=newest["status"] == VersionStatus.ACTIVE,
+        written=newest["access_tags"],
+        owner=document.owner,
+        tags=document.tags,
+        document_id=document_id,
+    ):
         return NotFoundError("document not found")
     await audit.record(
         conn,

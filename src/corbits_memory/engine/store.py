@@ -221,6 +221,9 @@ class PostgresDocumentStore:
             tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
         )
 
+    async def name_readers(self, *, tenant_id: str, document_id: str, principals: Sequence[str]) -> None:
+        await self._feed.name_readers(tenant_id=tenant_id, document_id=document_id, principals=principals)
+
     async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
         await self.feed_signal.wait(tenant_id, after=after, seconds=seconds)
 

@@ -98,6 +98,18 @@ class ResourceGrantStore(GrantStore, Protocol):
 
 
 @runtime_checkable
+class ReaderGrantStore(GrantStore, Protocol):
+    """A grant store that knows whom a resource's own grants reach, so that they hear when it is gone."""
+
+    def readers_of(
+        self, tenant_id: str, resource: str, limit: int
+    ) -> Sequence[str] | Awaitable[Sequence[str]]:
+        """At most so many principals, by name or by a role, whom a grant on exactly this resource allows
+        ``search``. Which other grants they have is not looked at."""
+        ...
+
+
+@runtime_checkable
 class VersionedGrantStore(GrantStore, Protocol):
     """A grant store that says when its grants changed, so that what was collected may be kept until then."""
 
@@ -132,6 +144,25 @@ class Visibility:
             reached = any(tag in self.allowed for tag in tags)
         vetoed = self.vetoed
         return reached and f"memory.doc:{document_id}" not in vetoed and not any(t in vetoed for t in tags)
+
+    def admits_version(
+        self,
+        *,
+        active: bool,
+        written: Collection[str],
+        owner: str | None,
+        tags: Collection[str],
+        document_id: str,
+    ) -> bool:
+        """Whether a version is visible, ``tags`` being its document's and ``written`` those it was written with.
+
+        An active version is seen with its document. An earlier one takes a tag that it has had since then: what
+        the document has got later does not open what was there before.
+        """
+        if not self.admits(owner=owner, tags=tags, document_id=document_id):
+            return False
+        kept = [tag for tag in tags if tag in written]
+        return active or self.admits(owner=owner, tags=kept, document_id=document_id)
 
 
 class TaggedDocument(Protocol):

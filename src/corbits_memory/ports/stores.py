@@ -222,6 +222,15 @@ class FeedStore(Protocol):
         ...
 
 
+@runtime_checkable
+class RetractionStore(Protocol):
+    """A store whose feed tells of what is gone also those whose grants go with it."""
+
+    async def name_readers(self, *, tenant_id: str, document_id: str, principals: Sequence[str]) -> None:
+        """Who may hear that versions of this document were retracted, if that was not said yet."""
+        ...
+
+
 AccessOf = Callable[[str, str], Awaitable[Access | None]]
 """``(tenant, principal) -> what its grants say now``."""
 

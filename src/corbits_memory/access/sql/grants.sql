@@ -49,6 +49,24 @@ DELETE FROM memory."grant" g WHERE g.tenant_id = %(tenant)s AND g.id = %(id)s
 -- All grants whose resource is exactly this.
 DELETE FROM memory."grant" g WHERE g.tenant_id = %(tenant)s AND g.resource = %(resource)s
 
+-- name: readers
+-- Whom an unexpired grant on exactly this resource allows to search, by name or by a role, however roles lie in roles.
+WITH RECURSIVE allowing AS (
+  SELECT g.principal_id, g.role_id FROM memory."grant" g
+  WHERE g.tenant_id = %(tenant)s AND g.resource = %(resource)s AND g.effect = 'allow'
+    AND g.action IN ('search', '*') AND (g.expires_at IS NULL OR g.expires_at > %(now)s)
+), held (role_id) AS (
+  SELECT a.role_id FROM allowing a WHERE a.role_id IS NOT NULL
+  UNION
+  SELECT m.member_role FROM held h
+  JOIN memory.role_member m ON m.tenant_id = %(tenant)s AND m.role_id = h.role_id AND m.member_role IS NOT NULL
+)
+SELECT a.principal_id AS principal FROM allowing a WHERE a.principal_id IS NOT NULL
+UNION
+SELECT m.member_id FROM held h
+JOIN memory.role_member m ON m.tenant_id = %(tenant)s AND m.role_id = h.role_id AND m.member_kind = 'principal'
+ORDER BY 1 LIMIT %(limit)s
+
 -- name: list
 -- A page of grants by id, the expired ones too.
 SELECT g.id, g.tenant_id, g.principal_id, g.role_id, g.resource, g.action, g.effect, g.origin, g.conditions,

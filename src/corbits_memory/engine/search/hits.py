@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.rows import class_row
 
 from corbits_memory.core.citation import open_target
-from corbits_memory.core.enums import Channel, EvidenceLevel
+from corbits_memory.core.enums import Channel, EvidenceLevel, VersionStatus
 from corbits_memory.engine.access import visibility_parameters
 from corbits_memory.engine.pool import Connection, Reading
 from corbits_memory.engine.queries import load_queries
@@ -33,6 +33,7 @@ class Details:
     last_seen_at: datetime
     owner_principal_id: str
     tags: list[str]
+    written: list[str]
     author: str | None
     thread: str | None
     created_by_kind: str
@@ -67,7 +68,13 @@ async def load_details(
     return {
         row.chunk_id: row
         for row in rows
-        if visibility.admits(owner=row.owner_principal_id, tags=row.tags, document_id=row.document_id)
+        if visibility.admits_version(
+            active=row.status == VersionStatus.ACTIVE,
+            written=row.written,
+            owner=row.owner_principal_id,
+            tags=row.tags,
+            document_id=row.document_id,
+        )
     }
 
 

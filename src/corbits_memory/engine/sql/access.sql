@@ -24,9 +24,11 @@ FOR UPDATE OF d
 
 -- name: whose_document
 -- What decides whether somebody else may see a document.
-SELECT d.owner_principal_id, d.tags FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
-  AND EXISTS (SELECT FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id
-              AND v.status <> 'tombstoned')
+SELECT d.owner_principal_id, d.tags, v.status = 'active' AS active, v.access_tags AS written
+FROM memory.document d
+JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.document_id = d.id AND v.status <> 'tombstoned'
+WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s
+ORDER BY v.status = 'active' DESC, v.version DESC LIMIT 1
 
 -- name: foreign_sources
 -- The tags of what documents were made from and somebody else owns.

@@ -14,7 +14,8 @@ SELECT v.id, d.owner_principal_id, d.tags
 FROM memory.version v
 JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
 WHERE v.tenant_id = %(tenant)s AND v.id = ANY (%(ids)s) AND v.status <> 'tombstoned'
-  AND memory.admits(d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
+  AND memory.admits_version(v.status, v.access_tags, d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s,
+    %(allowed)s, %(refused)s, %(vetoed)s)
 
 -- name: claim_documents
 -- Find or create the documents, in key order so that batches never wait for each other in a circle, and lock them.
@@ -31,7 +32,7 @@ FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(position integer, id text, kind te
 ORDER BY x.adapter COLLATE "C", x.external_ref COLLATE "C"
 ON CONFLICT (tenant_id, adapter, external_ref) WHERE external_ref IS NOT NULL DO UPDATE SET last_seen_at =
   CASE WHEN document.owner_principal_id = excluded.owner_principal_id THEN now() ELSE document.last_seen_at END
-RETURNING adapter, external_ref, id, owner_principal_id, thread_seq, access_tags, system_tags, xmax = 0 AS fresh
+RETURNING adapter, external_ref, id, owner_principal_id, thread, thread_seq, access_tags, system_tags, xmax = 0 AS fresh
 
 -- name: forgotten_documents
 -- Documents that were forgotten and whose references these are; locked, in the order in which all lock them.
@@ -53,12 +54,13 @@ WHERE d.tenant_id = %(tenant)s AND d.id = x.id
 
 -- name: current_versions
 -- What is active now, and the highest number, of known documents.
-SELECT d.id AS document_id, a.id AS active_id, a.version AS active_version, a.content_hash, m.version AS last_version
+SELECT d.id AS document_id, a.id AS active_id, a.version AS active_version, a.content_hash, m.version AS last_version,
+  coalesce(a.retention_class, m.retention_class) AS retention_class
 FROM unnest(%(documents)s::text[]) AS d(id)
 LEFT JOIN memory.version a ON a.tenant_id = %(tenant)s AND a.document_id = d.id AND a.generation = %(generation)s
   AND a.status = 'active'
 LEFT JOIN LATERAL (
-  SELECT v.version FROM memory.version v
+  SELECT v.version, v.retention_class FROM memory.version v
   WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id AND v.generation = %(generation)s
   ORDER BY v.version DESC LIMIT 1) AS m ON true
 
@@ -199,9 +201,9 @@ WITH retagged AS (
   WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
   RETURNING d.id, d.access_tags || d.system_tags AS tags
 )
-UPDATE memory.search_row r SET access_tags = retagged.tags FROM retagged
-WHERE r.tenant_id = %(tenant)s AND r.document_id = retagged.id
-RETURNING r.chunk_id
+UPDATE memory.search_row r SET access_tags = memory.version_tags(r.status, v.access_tags, retagged.tags)
+FROM retagged JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.document_id = retagged.id
+WHERE r.tenant_id = %(tenant)s AND r.document_id = retagged.id AND r.version_id = v.id
 
 -- name: finish
 -- The last step: numbers for the feed, in commit order, while this transaction alone holds the counter.

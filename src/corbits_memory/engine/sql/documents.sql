@@ -2,12 +2,11 @@
 
 -- name: document
 -- A document with its newest version of the live generation; nothing when all of it has been forgotten.
-SELECT d.id AS document_id, d.adapter, d.external_ref, d.owner_principal_id, d.tags, d.access_tags, d.created_at,
-  d.last_seen_at, v.*
+SELECT d.id AS document_id, d.adapter, d.external_ref, d.owner_principal_id, d.tags, d.created_at, d.last_seen_at, v.*
 FROM memory.tenant_state s
 JOIN memory.document d ON d.tenant_id = s.tenant_id AND d.id = %(document)s
 CROSS JOIN LATERAL (
-  SELECT n.id AS version_id, n.version, n.status, n.title, n.kind, n.attributes, n.thread, n.author, n.language,
+  SELECT n.id AS version_id, n.version, n.status, n.title, n.kind, n.attributes, n.access_tags, n.thread, n.author, n.language,
     n.occurred_at, n.ingested_at, n.valid_from, n.valid_until, n.created_by_principal_id, n.created_by_kind,
     n.generator_agent_id, n.provenance, n.source_class, n.temporal_class, n.retention_class
   FROM memory.version n
@@ -33,7 +32,7 @@ ORDER BY v.version DESC LIMIT %(limit)s
 -- name: version
 -- One version of the live generation, with what decides who may see it.
 SELECT v.id AS version_id, v.document_id, v.version, v.status, v.title, v.kind, v.attributes,
-  v.access_tags AS version_tags, v.thread, v.author, v.language, v.occurred_at, v.ingested_at, v.superseded_at,
+  v.access_tags, v.thread, v.author, v.language, v.occurred_at, v.ingested_at, v.superseded_at,
   v.deprecated_at, v.deprecated_reason, v.valid_from, v.valid_until, v.created_by_principal_id, v.created_by_kind,
   v.generator_agent_id, v.provenance, v.source_class, v.temporal_class, v.retention_class, v.supersedes_version_id,
   d.adapter, d.external_ref, d.owner_principal_id, d.tags
@@ -49,11 +48,11 @@ WHERE c.tenant_id = %(tenant)s AND c.version_id = %(version)s AND c.ordinal > %(
 ORDER BY c.ordinal LIMIT %(limit)s
 
 -- name: sources
--- Versions that a version refers to, and that this caller may see.
-SELECT e.rel, e.to_ref FROM memory.edge e
+-- Versions that a version refers to, with what decides who may see them.
+SELECT e.rel, e.to_ref, s.status, s.access_tags, s.document_id, o.owner_principal_id, o.tags
+FROM memory.edge e
 JOIN memory.version s ON s.tenant_id = %(tenant)s AND s.id = e.to_ref AND s.status <> 'tombstoned'
-JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id AND memory.admits(
-  o.owner_principal_id, o.tags, o.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
+JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.id = s.document_id
 WHERE e.tenant_id = %(tenant)s AND e.from_type = 'version' AND e.from_ref = %(version)s AND e.to_type = 'version'
   AND e.rel IN ('derived_from', 'supports', 'contradicts')
 ORDER BY e.rel, e.to_ref

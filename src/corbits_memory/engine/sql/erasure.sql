@@ -22,7 +22,7 @@ ORDER BY r.id
 
 -- name: lock_versions
 -- Its versions in all generations.
-SELECT v.id, v.status, v.retention_class, v.generation, v.feed_seq FROM memory.version v
+SELECT v.id, v.version, v.status, v.access_tags, v.retention_class, v.generation, v.feed_seq FROM memory.version v
 WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s ORDER BY v.id FOR UPDATE
 
 -- name: hold_statistics
@@ -182,6 +182,6 @@ SELECT d.id AS document_id, max(v.id) AS version_id, d.owner_principal_id AS own
 FROM claim
 JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = claim.id AND v.status <> 'tombstoned'
 JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id AND d.id <> %(document)s
-WHERE %(all)s OR memory.admits(
-  d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
+WHERE %(all)s OR memory.admits_version(v.status, v.access_tags, d.owner_principal_id, d.tags, d.id, %(principal)s,
+  %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
 GROUP BY d.id, d.owner_principal_id ORDER BY d.id LIMIT %(limit)s

@@ -5,7 +5,7 @@
 -- The stretch is bounded by its numbers, not by a LIMIT: no plan can make it more.
 WITH wanted AS (
   SELECT e.seq, e.op, e.at, e.version_id, coalesce(e.document_id, v.document_id) AS document_id,
-    coalesce(e.owner_id, d.owner_principal_id) AS owner, coalesce(e.tags, d.tags, '{}') AS tags,
+    coalesce(e.owner_id, d.owner_principal_id) AS owner, coalesce(e.tags, d.tags, '{}') AS tags, e.peers,
     v.access_tags AS version_tags, v.kind, v.title, v.status, v.created_by_kind, v.generator_agent_id, v.provenance,
     v.occurred_at, v.ingested_at
   FROM memory.feed_event e
@@ -47,6 +47,11 @@ WITH gone AS (
 INSERT INTO memory.feed_event (tenant_id, seq, op, version_id, document_id, owner_id, tags)
 SELECT %(tenant)s, counter.base + gone.place, 'retract', gone.id, gone.document_id, gone.owner_principal_id, gone.tags
 FROM counter, gone
+
+-- name: name_readers
+-- Who could see by name what has been retracted, once.
+UPDATE memory.feed_event e SET peers = %(principals)s
+WHERE e.tenant_id = %(tenant)s AND e.document_id = %(document)s AND e.op = 'retract' AND e.peers IS NULL
 
 -- name: append_promotion
 -- One number: another generation is live now. The last step of a transaction.

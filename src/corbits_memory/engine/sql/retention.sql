@@ -3,7 +3,7 @@
 -- name: find_version
 -- A version with what decides who may change it. Its row stays ours to the end.
 SELECT v.id, v.document_id, v.status, v.retention_class, v.generation, v.feed_seq, v.raw_capture_id,
-  d.owner_principal_id, d.tags
+  v.access_tags, d.owner_principal_id, d.tags
 FROM memory.version v JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
 WHERE v.tenant_id = %(tenant)s AND v.id = %(version)s FOR UPDATE OF v
 
@@ -34,14 +34,19 @@ WHERE v.tenant_id = %(tenant)s AND v.id = x.id
 -- name: deprecate_rows
 -- In key order, as workers lock them.
 WITH found AS (
-  SELECT r.chunk_id FROM memory.search_row r
+  SELECT r.chunk_id, r.version_id FROM memory.search_row r
   WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.version_id = ANY (%(versions)s)
   ORDER BY r.chunk_id FOR NO KEY UPDATE
 )
-UPDATE memory.search_row r SET status = 'deprecated' FROM found
+UPDATE memory.search_row r SET status = 'deprecated',
+  access_tags = memory.version_tags('deprecated', v.access_tags, d.tags)
+FROM found
+JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = found.version_id
+JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
 WHERE r.tenant_id = %(tenant)s AND r.chunk_id = found.chunk_id
 RETURNING r.chunk_id
 
 -- name: deprecate_vectors
--- Vectors carry the status that their searches filter by.
-UPDATE {table} e SET status = 'deprecated' WHERE e.tenant_id = %(tenant)s AND e.chunk_id = ANY (%(chunks)s)
+-- Vectors carry the status and the tags that their searches filter by.
+UPDATE {table} e SET status = r.status, access_tags = r.access_tags FROM memory.search_row r
+WHERE e.tenant_id = %(tenant)s AND e.chunk_id = ANY (%(chunks)s) AND r.tenant_id = %(tenant)s AND r.chunk_id = e.chunk_id

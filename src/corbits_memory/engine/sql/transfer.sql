@@ -117,7 +117,8 @@ RETURNING id
 INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, version_id, ordinal, status, owner_id,
   access_tags, kind, attributes, thread, thread_seq, context_key, author, occurred_at, valid_from, valid_until,
   temporal_class, authority, words, asks, language, fts, terms, lex)
-SELECT %(tenant)s, x.id, %(generation)s, v.document_id, v.id, x.ordinal, v.status, d.owner_principal_id, d.tags, v.kind,
+SELECT %(tenant)s, x.id, %(generation)s, v.document_id, v.id, x.ordinal, v.status, d.owner_principal_id,
+  memory.version_tags(v.status, v.access_tags, d.tags), v.kind,
   nullif(v.attributes, '{}'), v.thread, d.thread_seq, x.context_key, v.author, v.occurred_at, v.valid_from, v.valid_until,
   v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts,
   memory.term_hashes(%(tenant)s, %(generation)s, a.fts), memory.bm25_vector(a.fts)
