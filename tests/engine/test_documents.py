@@ -48,7 +48,9 @@ async def test_a_document_tells_what_it_is(store: PostgresDocumentStore) -> None
         datetime(2026, 1, 2, tzinfo=UTC),
     )
     access = await access_of(grant("memory.space:eng"))
-    assert (await store.document(**BOB, document_id=made.document_id, access=access)).access_tags == ()
+    assert (await store.document(**BOB, document_id=made.document_id, access=access)).access_tags == (
+        "memory.space:eng",
+    )
 
 
 async def test_history_says_what_each_version_changed(store: PostgresDocumentStore) -> None:

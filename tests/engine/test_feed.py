@@ -202,6 +202,12 @@ async def test_an_old_version_keeps_to_the_tags_that_it_was_written_with(
     page = await feed(store, principal="bob", access=access)
     assert seqs(page) == [2, 3]
     assert [e.version.access_tags for e in page.entries if e.version] == [
+        ("memory.space:eng",),
+        ("memory.space:eng",),
+    ]
+    # Its owner is told with whom else it is shared.
+    assert [e.version.access_tags for e in (await feed(store)).entries if e.version] == [
+        (OWNER,),
         ("memory.space:eng", OWNER),
         ("memory.space:hr", "memory.space:eng", OWNER),
     ]

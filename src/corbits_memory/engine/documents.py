@@ -45,14 +45,13 @@ class DocumentService:
     ) -> DocumentDetail:
         """Raises ``NotFoundError``, also for what the caller may not see."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            row = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
+            row, visibility = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
         return DocumentDetail(
             document_id=row["document_id"],
             adapter=row["adapter"],
             external_ref=row["external_ref"],
             owner=row["owner_principal_id"],
-            # Other owners' tags would tell with whom else they share.
-            access_tags=tuple(row["tags"] if row["owner_principal_id"] == principal_id else ()),
+            access_tags=visibility.tells(owner=row["owner_principal_id"], tags=row["tags"]),
             created_at=row["created_at"],
             last_seen_at=row["last_seen_at"],
             current=_facts(row),
@@ -70,8 +69,9 @@ class DocumentService:
     ) -> HistoryPage:
         """Versions newest first, below the number ``before``. Raises ``NotFoundError``."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            document = await self._visible_document(conn, tenant_id, principal_id, document_id, access)
-            visibility = await visibility_among(document["tags"], principal_id, access)
+            document, visibility = await self._visible_document(
+                conn, tenant_id, principal_id, document_id, access
+            )
             # One more than asked for: the last of the page is compared with the one before it.
             rows = await self._fetch(
                 conn,
@@ -106,7 +106,11 @@ class DocumentService:
         """A version with a page of its text. Raises ``NotFoundError``, also for what the caller may not see."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             found = await self._fetch(conn, "version", tenant=tenant_id, version=version_id)
-            if not found or not await _is_visible(found[0], principal_id, access):
+            sources = await self._fetch(conn, "sources", tenant=tenant_id, version=version_id)
+            # One judgement of all that could be told.
+            tags = {tag for row in (*found, *sources) for tag in row["tags"]}
+            visibility = await visibility_among(tags, principal_id, access)
+            if not found or not _admits(visibility, found[0]):
                 raise NotFoundError(_NO_VERSION)
             (row,) = found
             chunks = await self._fetch(
@@ -117,9 +121,6 @@ class DocumentService:
                 after=-1 if after is None else after,
                 limit=limit + 1,
             )
-            sources = await self._fetch(conn, "sources", tenant=tenant_id, version=version_id)
-            tags = {tag for source in sources for tag in source["tags"]}
-            visibility = await visibility_among(tags, principal_id, access)
             sources = [source for source in sources if _admits(visibility, source)]
         page = chunks[:limit]
         return VersionDetail(
@@ -146,20 +147,19 @@ class DocumentService:
         principal_id: str,
         document_id: str,
         access: Access | None,
-    ) -> Row:
+    ) -> tuple[Row, Visibility]:
         found = await self._fetch(conn, "document", tenant=tenant_id, document=document_id)
-        if not found or not await _is_visible(found[0], principal_id, access):
-            raise NotFoundError(_NO_DOCUMENT)
-        return found[0]
+        if found:
+            (row,) = found
+            visibility = await visibility_among(row["tags"], principal_id, access)
+            if _admits(visibility, row):
+                return row, visibility
+        raise NotFoundError(_NO_DOCUMENT)
 
     async def _fetch(self, conn: Connection, query: str, **parameters: Any) -> list[Row]:
         cursor = conn.cursor(row_factory=dict_row)
         await cursor.execute(self._queries[query], parameters)
         return await cursor.fetchall()
-
-
-async def _is_visible(row: Row, principal_id: str, access: Access | None) -> bool:
-    return _admits(await visibility_among(row["tags"], principal_id, access), row)
 
 
 def _admits(visibility: Visibility, row: Mapping[str, Any]) -> bool:

@@ -90,7 +90,7 @@ def _read_page(rows: list[Row], query: FeedQuery, visibility: Visibility) -> Fee
         has_more = position < newest
     last = raw[-1]["seq"] if raw else None
     return FeedPage(
-        entries=tuple(_entry(row) for row in raw if _visible(row, visibility)),
+        entries=tuple(_entry(row, visibility) for row in raw if _visible(row, visibility)),
         next_cursor=position if has_more else last,
         has_more=has_more,
         position=position,
@@ -111,7 +111,7 @@ def _visible(row: Row, visibility: Visibility) -> bool:
     )
 
 
-def _entry(row: Row) -> FeedEntry:
+def _entry(row: Row, visibility: Visibility) -> FeedEntry:
     op = FeedOp(row["op"])
     return FeedEntry(
         seq=row["seq"],
@@ -119,11 +119,11 @@ def _entry(row: Row) -> FeedEntry:
         at=row["at"],
         version_id=row["version_id"],
         document_id=row["document_id"],
-        version=_version(row) if op is FeedOp.UPSERT else None,
+        version=_version(row, visibility) if op is FeedOp.UPSERT else None,
     )
 
 
-def _version(row: Row) -> FeedVersion:
+def _version(row: Row, visibility: Visibility) -> FeedVersion:
     tags: Sequence[str] = row["tags"]
     if row["status"] == VersionStatus.SUPERSEDED:
         tags = [tag for tag in tags if tag in row["version_tags"]]
@@ -136,7 +136,7 @@ def _version(row: Row) -> FeedVersion:
         provenance=row["provenance"],
         occurred_at=row["occurred_at"],
         created_at=row["ingested_at"],
-        access_tags=tuple(tags),
+        access_tags=visibility.tells(owner=row["owner"], tags=tags),
     )
 
 

@@ -414,8 +414,7 @@ class PostgresDocumentStore:
 
     async def ready(self) -> None:
         """Returns when the database answers and still fits this release."""
-        async with self._database.autocommit() as conn:
-            await verify_fts_language(conn, self._config.fts_language)
+        await self._verify()
 
     async def backfill(self, tenant_id: str) -> int:
         """Queue what the configured model has no vector of, and have it worked off; how many were missing."""
@@ -430,7 +429,7 @@ class PostgresDocumentStore:
                 raise MigrationError(
                     "The database does not match this release "
                     f"(pending {status['pending']}, edited {status['edited']}, unknown {status['unknown']}). "
-                    "Run: corbits-memory db migrate"
+                    "Run corbits-memory db migrate; where a newer release has migrated it, install that one."
                 )
             await verify_fts_language(conn, self._config.fts_language)
             rows = await conn.execute("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)")

@@ -145,6 +145,15 @@ class Visibility:
         vetoed = self.vetoed
         return reached and f"memory.doc:{document_id}" not in vetoed and not any(t in vetoed for t in tags)
 
+    def tells(self, *, owner: str | None, tags: Sequence[str]) -> tuple[str, ...]:
+        """Which of a document's tags the caller is shown: all of its own; of another's those that let it in,
+        since the rest would tell with whom else it is shared."""
+        if owner is not None and owner == self.principal_id:
+            return tuple(tags)
+        return tuple(
+            tag for tag in tags if (tag not in self.refused if self.everything else tag in self.allowed)
+        )
+
     def admits_version(
         self,
         *,
