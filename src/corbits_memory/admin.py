@@ -152,10 +152,13 @@ class MemoryAdmin:
         check_identifier("tenant_id", tenant_id)
         return await self._parts.pushing.subscriptions(tenant_id=tenant_id)
 
-    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+    async def unsubscribe(self, *, tenant_id: str, actor: str, subscription_id: str) -> None:
         """Remove a webhook and its dead letters. Raises ``NotFoundError``."""
-        self._check_named(tenant_id, subscription_id)
-        await self._parts.pushing.unsubscribe(tenant_id=tenant_id, subscription_id=subscription_id)
+        self._begin(tenant_id, actor).raise_if_any()
+        check_identifier("subscription_id", subscription_id)
+        await self._parts.pushing.unsubscribe(
+            tenant_id=tenant_id, principal_id=actor, subscription_id=subscription_id
+        )
 
     async def dead_letters(
         self, *, tenant_id: str, subscription_id: str, after: int = 0, limit: int = limits.DEAD_LIMIT_DEFAULT

@@ -236,7 +236,7 @@ async def test_tenants_share_nothing(store: PostgresDocumentStore, receiver: Rec
     assert receiver.received == []
     assert await store.subscriptions(tenant_id="other") == []
     for unknown in (
-        store.unsubscribe(tenant_id="other", subscription_id=created.subscription.id),
+        store.unsubscribe(tenant_id="other", principal_id="ann", subscription_id=created.subscription.id),
         store.replay(tenant_id="other", subscription_id=created.subscription.id, seqs=None),
         store.dead_letters(tenant_id="other", subscription_id=created.subscription.id, after=0, limit=1),
     ):
@@ -377,14 +377,14 @@ async def test_removing_a_subscription_ends_it(
     created = await subscribe(store, receiver.url)
     await add(store, note("1"))
     await settle(store)
-    await store.unsubscribe(tenant_id=T, subscription_id=created.subscription.id)
+    await store.unsubscribe(tenant_id=T, principal_id="ann", subscription_id=created.subscription.id)
     await add(store, note("2"))
     assert await store.push.deliver_due() == 0
     for table in ("subscription", "subscription_secret", "delivery"):
         row = await (await owner.execute(f"SELECT count(*) FROM memory.{table}")).fetchone()
         assert row == (0,)
     with pytest.raises(NotFoundError):
-        await store.unsubscribe(tenant_id=T, subscription_id=created.subscription.id)
+        await store.unsubscribe(tenant_id=T, principal_id="ann", subscription_id=created.subscription.id)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ class PushingStore(FeedingStore):
     async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
         return list(self.subscribed.get(tenant_id, {}).values())
 
-    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+    async def unsubscribe(self, *, tenant_id: str, principal_id: str, subscription_id: str) -> None:
         self._subscribed(tenant_id, subscription_id)
         del self.subscribed[tenant_id][subscription_id]
 

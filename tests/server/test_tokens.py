@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from corbits_memory.core.enums import Capability
+from corbits_memory.core.enums import AuditAction, AuditOutcome, Capability
+from corbits_memory.engine.audit import AuditService
 from corbits_memory.engine.pool import Database
 from corbits_memory.errors import InvalidInputError, NotFoundError
 from corbits_memory.server.tokens import NewToken, Tokens, hash_secret, parse_capabilities
@@ -197,3 +198,18 @@ def test_capabilities_are_read_with_or_without_their_prefix() -> None:
 def test_unknown_or_no_capabilities_are_refused_with_those_that_there_are(names: list[str]) -> None:
     with pytest.raises(InvalidInputError, match="add, search, forget, purge, admin"):
         parse_capabilities(names)
+
+
+async def test_making_and_revoking_are_in_the_audit(tokens: Tokens, database: Database, clock: Clock) -> None:
+    made = await make(tokens, tenant_id="audited", by="sara")
+    for _ in range(2):
+        clock.now += timedelta(minutes=1)
+        await tokens.revoke(made.token.id, by="tom")
+    page = await AuditService(database).page(tenant_id="audited", limit=10)
+    assert [(e.actor_id, e.action, e.outcome) for e in reversed(page.events)] == [
+        ("sara", AuditAction.CREATE_TOKEN, AuditOutcome.DONE),
+        ("tom", AuditAction.REVOKE_TOKEN, AuditOutcome.DONE),
+        ("tom", AuditAction.REVOKE_TOKEN, AuditOutcome.UNCHANGED),
+    ]
+    assert {event.target_id for event in page.events} == {made.token.id}
+    assert made.secret not in str(page)

@@ -12,13 +12,16 @@ from psycopg.types.json import Jsonb
 
 from corbits_memory.access.queries import load_queries
 from corbits_memory.access.rules import check_grant, check_names
-from corbits_memory.core.enums import Effect, GrantOrigin
+from corbits_memory.core.enums import AuditAction, AuditOutcome, AuditTarget, Effect, GrantOrigin
 from corbits_memory.errors import ConflictError, InvalidInputError, NotFoundError
 from corbits_memory.ports import ConditionRegistry, GrantRule
 
 PAGE, PAGE_MAX = 100, 1_000
 ROLE_DEPTH = 16
 """How many roles may lie in each other. Refused when written: to cut a chain when reading could lose a deny."""
+
+UNNAMED = "operator"
+"""Who the audit says it was where nobody is named: an operator, or the memory after a share or an erasure."""
 
 Connection = psycopg.AsyncConnection[Any]
 _MemberKind = Literal["principal", "role"]
@@ -62,11 +65,30 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class Auditor(Protocol):
+    """What writes an act into the audit, in the transaction of ``conn``: ``corbits_memory.engine.audit.record``."""
+
+    async def __call__(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        /,
+        *,
+        actor_id: str,
+        action: AuditAction,
+        target_type: AuditTarget,
+        target_id: str,
+        outcome: AuditOutcome,
+        amount: int | None = None,
+    ) -> None: ...
+
+
 class PostgresGrantStore:
     """Grants and roles of many tenants: writable, revocable, versioned.
 
     Every change raises the tenant's version in its own transaction, so that whoever keeps collected grants
-    knows at once. ``conditions``: with them, a grant that names another condition is refused.
+    knows at once, and is told to ``audit`` there. ``conditions``: with them, a grant that names another
+    condition is refused.
     """
 
     def __init__(
@@ -74,9 +96,11 @@ class PostgresGrantStore:
         database: TenantDatabase,
         *,
         conditions: ConditionRegistry | None = None,
+        audit: Auditor | None = None,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._database = database
+        self._audit = audit
         self._conditions = conditions
         self._clock = clock
 
@@ -123,16 +147,35 @@ class PostgresGrantStore:
                 expires_at=rule.expires_at,
                 created_by=rule.created_by,
             )
+            await self._tell(
+                conn, tenant_id, rule.created_by, AuditAction.GRANT, AuditTarget.GRANT, rule.id, changed=1
+            )
 
-    async def delete_grant(self, tenant_id: str, grant_id: str) -> bool:
+    async def delete_grant(self, tenant_id: str, grant_id: str, *, by: str | None = None) -> bool:
         """Whether there was such a grant."""
         async with self._change(tenant_id) as conn:
-            return await _run(conn, "grants", "delete", tenant=tenant_id, id=grant_id) > 0
+            gone = await _run(conn, "grants", "delete", tenant=tenant_id, id=grant_id)
+            await self._tell(
+                conn, tenant_id, by, AuditAction.REVOKE_GRANT, AuditTarget.GRANT, grant_id, changed=gone
+            )
+        return gone > 0
 
-    async def delete_resource_grants(self, tenant_id: str, resource: str) -> int:
+    async def delete_resource_grants(self, tenant_id: str, resource: str, *, by: str | None = None) -> int:
         """Take back every grant whose resource is exactly this, as a purged document's tag; how many."""
         async with self._change(tenant_id) as conn:
-            return await _run(conn, "grants", "delete_resource", tenant=tenant_id, resource=resource)
+            gone = await _run(conn, "grants", "delete_resource", tenant=tenant_id, resource=resource)
+            if gone:
+                await self._tell(
+                    conn,
+                    tenant_id,
+                    by,
+                    AuditAction.REVOKE_GRANT,
+                    AuditTarget.TAG,
+                    resource,
+                    changed=gone,
+                    amount=gone,
+                )
+        return gone
 
     async def readers_of(self, tenant_id: str, resource: str, limit: int) -> list[str]:
         """At most so many principals whom a grant on exactly this resource allows ``search``, by name or role."""
@@ -191,11 +234,18 @@ class PostgresGrantStore:
                 description=description,
                 created_by=created_by,
             )
+            await self._tell(
+                conn, tenant_id, created_by, AuditAction.PUT_ROLE, AuditTarget.ROLE, role_id, changed=1
+            )
 
-    async def delete_role(self, tenant_id: str, role_id: str) -> bool:
+    async def delete_role(self, tenant_id: str, role_id: str, *, by: str | None = None) -> bool:
         """Take a role back from everyone, with its grants; whether there was one."""
         async with self._change(tenant_id) as conn:
-            return await _run(conn, "roles", "delete", tenant=tenant_id, role=role_id) > 0
+            gone = await _run(conn, "roles", "delete", tenant=tenant_id, role=role_id)
+            await self._tell(
+                conn, tenant_id, by, AuditAction.DELETE_ROLE, AuditTarget.ROLE, role_id, changed=gone
+            )
+        return gone > 0
 
     async def list_roles(self, tenant_id: str, *, after: str | None = None, limit: int = PAGE) -> RolePage:
         """A page of a tenant's roles by id, each with its direct members."""
@@ -219,11 +269,13 @@ class PostgresGrantStore:
         """Give a principal a role; again changes nothing. Raises ``NotFoundError`` for a role that there isn't."""
         check_names(tenant_id=tenant_id, role_id=role_id, principal_id=principal_id)
         async with self._change(tenant_id) as conn:
-            await _assign(conn, tenant_id, role_id, "principal", principal_id, created_by)
+            await self._assign(conn, tenant_id, role_id, "principal", principal_id, created_by)
 
-    async def unassign(self, tenant_id: str, role_id: str, principal_id: str) -> bool:
+    async def unassign(
+        self, tenant_id: str, role_id: str, principal_id: str, *, by: str | None = None
+    ) -> bool:
         """Whether the principal held the role directly."""
-        return await self._unassign(tenant_id, role_id, "principal", principal_id)
+        return await self._unassign(tenant_id, role_id, "principal", principal_id, by)
 
     async def assign_role(
         self, tenant_id: str, role_id: str, member_role_id: str, *, created_by: str | None = None
@@ -245,18 +297,72 @@ class PostgresGrantStore:
                 raise ConflictError("the roles would lie in a circle: the one holds the other already")
             if depth > ROLE_DEPTH:
                 raise ConflictError(f"roles may lie at most {ROLE_DEPTH} deep in each other")
-            await _assign(conn, tenant_id, role_id, "role", member_role_id, created_by)
+            await self._assign(conn, tenant_id, role_id, "role", member_role_id, created_by)
 
-    async def unassign_role(self, tenant_id: str, role_id: str, member_role_id: str) -> bool:
+    async def unassign_role(
+        self, tenant_id: str, role_id: str, member_role_id: str, *, by: str | None = None
+    ) -> bool:
         """Whether the one role held the other directly."""
-        return await self._unassign(tenant_id, role_id, "role", member_role_id)
+        return await self._unassign(tenant_id, role_id, "role", member_role_id, by)
 
-    async def _unassign(self, tenant_id: str, role_id: str, kind: _MemberKind, member: str) -> bool:
+    async def _assign(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        role_id: str,
+        kind: _MemberKind,
+        member: str,
+        created_by: str | None,
+    ) -> None:
+        made = await _run(
+            conn,
+            "roles",
+            "assign",
+            tenant=tenant_id,
+            role=role_id,
+            kind=kind,
+            member=member,
+            created_by=created_by,
+        )
+        await self._tell(
+            conn, tenant_id, created_by, AuditAction.ASSIGN_ROLE, AuditTarget.ROLE, role_id, changed=made
+        )
+
+    async def _unassign(
+        self, tenant_id: str, role_id: str, kind: _MemberKind, member: str, by: str | None
+    ) -> bool:
         async with self._change(tenant_id) as conn:
             gone = await _run(
                 conn, "roles", "unassign", tenant=tenant_id, role=role_id, kind=kind, member=member
             )
+            await self._tell(
+                conn, tenant_id, by, AuditAction.UNASSIGN_ROLE, AuditTarget.ROLE, role_id, changed=gone
+            )
         return gone > 0
+
+    async def _tell(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        actor: str | None,
+        action: AuditAction,
+        target_type: AuditTarget,
+        target_id: str,
+        *,
+        changed: int,
+        amount: int | None = None,
+    ) -> None:
+        if self._audit is not None:
+            await self._audit(
+                conn,
+                tenant_id,
+                actor_id=actor or UNNAMED,
+                action=action,
+                target_type=target_type,
+                target_id=target_id,
+                outcome=AuditOutcome.DONE if changed else AuditOutcome.UNCHANGED,
+                amount=amount,
+            )
 
     @asynccontextmanager
     async def _change(self, tenant_id: str) -> AsyncIterator[Connection]:
@@ -269,21 +375,6 @@ class PostgresGrantStore:
                 raise NotFoundError(
                     "there is no such role in this tenant; `corbits-memory role add` makes one"
                 ) from error
-
-
-async def _assign(
-    conn: Connection, tenant_id: str, role_id: str, kind: _MemberKind, member: str, created_by: str | None
-) -> None:
-    await _run(
-        conn,
-        "roles",
-        "assign",
-        tenant=tenant_id,
-        role=role_id,
-        kind=kind,
-        member=member,
-        created_by=created_by,
-    )
 
 
 async def _run(conn: Connection, file: str, name: str, **parameters: Any) -> int:

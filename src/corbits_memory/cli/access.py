@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 InTenant = Annotated[str, typer.Option("--tenant", help="The tenant.")]
 GivenBy = Annotated[
-    str | None, typer.Option("--by", help="Who gives it, for the record.", show_default=False)
+    str | None, typer.Option("--by", help="Who does it, for the record and the audit.", show_default=False)
 ]
 After = Annotated[str | None, typer.Option(help="Go on behind this id.", metavar="ID", show_default=False)]
 Limit = Annotated[int, typer.Option(help="At most so many.", min=1, max=1_000)]
@@ -36,6 +36,7 @@ async def open_grants(data_dir: Path | None, database_url: str | None) -> AsyncI
     from corbits_memory.access.conditions import BUILT_IN_CONDITIONS
     from corbits_memory.access.postgres import PostgresGrantStore
     from corbits_memory.cli.local import open_database
+    from corbits_memory.engine import audit
     from corbits_memory.engine.pool import Database
     from corbits_memory.errors import MigrationError
     from corbits_memory.server.inspect import connect
@@ -53,7 +54,9 @@ async def open_grants(data_dir: Path | None, database_url: str | None) -> AsyncI
         elif not ready:
             raise MigrationError("The tables of grants are missing. Run: corbits-memory db migrate")
         async with opened(Database(place.url, pool_max=HOST_CONNECTIONS)) as database:
-            yield Grants(database, PostgresGrantStore(database, conditions=BUILT_IN_CONDITIONS))
+            yield Grants(
+                database, PostgresGrantStore(database, conditions=BUILT_IN_CONDITIONS, audit=audit.record)
+            )
 
 
 def told_grant(rule: "GrantRule") -> dict[str, Any]:

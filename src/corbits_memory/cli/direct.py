@@ -99,7 +99,9 @@ class DirectBackend:
         return push.subscriptions_response(found).to_json()
 
     async def unsubscribe(self, subscription_id: str) -> Json:
-        await self._admin.unsubscribe(tenant_id=self._tenant, subscription_id=subscription_id)
+        await self._admin.unsubscribe(
+            tenant_id=self._tenant, actor=self._principal, subscription_id=subscription_id
+        )
         return push.UnsubscribeResponse(id=subscription_id, removed=True).to_json()
 
     async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json:

@@ -107,13 +107,14 @@ def list_grants(
 @app.command("remove")
 def remove(
     grant_id: Annotated[str, typer.Argument(metavar="ID", help="As `grant list` shows it.")],
+    by: GivenBy = None,
     tenant: InTenant = "default",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a grant back. It counts no longer from the next request on."""
-    run_async(_remove(data_dir, database_url, tenant, grant_id))
+    run_async(_remove(data_dir, database_url, tenant, grant_id, by))
     if as_json:
         print_json({"removed": grant_id})
     else:
@@ -158,11 +159,13 @@ async def _list(data_dir: Path | None, database_url: str | None, tenant: str, **
         return await grants.store.list_grants(tenant, **options)
 
 
-async def _remove(data_dir: Path | None, database_url: str | None, tenant: str, grant_id: str) -> None:
+async def _remove(
+    data_dir: Path | None, database_url: str | None, tenant: str, grant_id: str, by: str | None
+) -> None:
     from corbits_memory.errors import NotFoundError
 
     async with open_grants(data_dir, database_url) as grants:
-        if not await grants.store.delete_grant(tenant, grant_id):
+        if not await grants.store.delete_grant(tenant, grant_id, by=by):
             raise NotFoundError(
                 "there is no grant with this id in this tenant; `corbits-memory grant list` shows the ids"
             )

@@ -81,13 +81,14 @@ def list_roles(
 @app.command("remove")
 def remove(
     role: RoleId,
+    by: GivenBy = None,
     tenant: InTenant = "default",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a role back from everyone, with its grants."""
-    gone = run_async(_call(data_dir, database_url, lambda store: store.delete_role(tenant, role)))
+    gone = run_async(_call(data_dir, database_url, lambda store: store.delete_role(tenant, role, by=by)))
     _must(gone, "there is no such role in this tenant; `corbits-memory role list` shows them")
     _tell(as_json, {"removed": role}, f"removed {role}")
 
@@ -120,6 +121,7 @@ def unassign(
     role: RoleId,
     member: Member,
     is_role: IsRole = False,
+    by: GivenBy = None,
     tenant: InTenant = "default",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
@@ -129,8 +131,8 @@ def unassign(
 
     async def take(store: "PostgresGrantStore") -> bool:
         if is_role:
-            return await store.unassign_role(tenant, role, member)
-        return await store.unassign(tenant, role, member)
+            return await store.unassign_role(tenant, role, member, by=by)
+        return await store.unassign(tenant, role, member, by=by)
 
     gone = run_async(_call(data_dir, database_url, take))
     _must(gone, "this member does not hold the role directly; `corbits-memory role list` shows who does")

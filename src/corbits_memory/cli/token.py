@@ -16,6 +16,8 @@ from corbits_memory.cli.spans import ends_at
 if TYPE_CHECKING:
     from corbits_memory.server.tokens import Token, Tokens
 
+DoneBy = Annotated[str, typer.Option("--by", help="Who does it, for the audit.")]
+
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the server's tokens.")
 
 
@@ -31,6 +33,7 @@ def create(
         typer.Option(help="When it ends: 30d, 12h, or a date. Default: never.", show_default=False),
     ] = None,
     label: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
+    by: DoneBy = "operator",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -46,6 +49,7 @@ def create(
             capabilities=capabilities.split(","),
             expires_at=ends,
             label=label,
+            by=by,
         )
     )
     if as_json:
@@ -76,12 +80,13 @@ def list_tokens(
 @app.command("revoke")
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As `token list` shows it.")],
+    by: DoneBy = "operator",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Have a token refused from its next request on."""
-    told = run_async(_revoke(data_dir, database_url, token_id))
+    told = run_async(_revoke(data_dir, database_url, token_id, by))
     if as_json:
         print_json(told)
     else:
@@ -121,9 +126,9 @@ async def _list(data_dir: Path | None, database_url: str | None, tenant: str | N
         return [_told(token) for token in await tokens.list(tenant)]
 
 
-async def _revoke(data_dir: Path | None, database_url: str | None, token_id: str) -> dict[str, Any]:
+async def _revoke(data_dir: Path | None, database_url: str | None, token_id: str, by: str) -> dict[str, Any]:
     async with _open_tokens(data_dir, database_url) as tokens:
-        return _told(await tokens.revoke(token_id))
+        return _told(await tokens.revoke(token_id, by=by))
 
 
 def _told(token: "Token") -> dict[str, Any]:

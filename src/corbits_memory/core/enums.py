@@ -186,6 +186,12 @@ class AuditAction(StrEnum):
     DEMOTE = "demote"
     GRANT = "grant"
     REVOKE_GRANT = "revoke_grant"
+    PUT_ROLE = "put_role"
+    DELETE_ROLE = "delete_role"
+    ASSIGN_ROLE = "assign_role"
+    UNASSIGN_ROLE = "unassign_role"
+    SUBSCRIBE = "subscribe"
+    UNSUBSCRIBE = "unsubscribe"
     CREATE_TOKEN = "create_token"  # noqa: S105 - names an act
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - names an act
 
@@ -198,6 +204,9 @@ class AuditTarget(StrEnum):
     VERSION = "version"
     GENERATION = "generation"
     GRANT = "grant"
+    ROLE = "role"
+    TAG = "tag"
+    SUBSCRIPTION = "subscription"
     TOKEN = "token"  # noqa: S105 - names a thing
 
 

@@ -9,7 +9,9 @@ from psycopg.types.json import Jsonb
 
 from corbits_memory.access.patterns import matcher
 from corbits_memory.access.sharing import common_readers, split_audience_widen
+from corbits_memory.core.enums import AuditAction, AuditOutcome, AuditTarget
 from corbits_memory.core.limits import TAGS_PER_DOCUMENT
+from corbits_memory.engine import audit
 from corbits_memory.engine.neighbours import embed_anew, followers, lock_rows
 from corbits_memory.engine.pool import Connection, Database, Reading, run_again
 from corbits_memory.engine.queries import load_queries
@@ -157,9 +159,12 @@ class TagService:
         access: Access | None,
     ) -> TaggedDocument:
         """Raises ``NotFoundError`` for what the caller can't see, ``ForbiddenError`` unless it is the owner."""
-        return await run_again(
+        changed = await run_again(
             lambda: self._change(tenant_id, principal_id, document_id, change=change, access=access)
         )
+        if isinstance(changed, MemoryError):
+            raise changed
+        return changed
 
     async def _change(
         self,
@@ -169,26 +174,53 @@ class TagService:
         *,
         change: TagChange,
         access: Access | None,
-    ) -> TaggedDocument:
+    ) -> TaggedDocument | MemoryError:
         named = {"tenant": tenant_id, "document": document_id, "principal": principal_id}
         async with self._database.tenant(tenant_id) as conn:
             row = await _one(conn, "lock_own_document", named)
             if row is None or row["version_id"] is None:
-                raise await self._refusal(conn, tenant_id, principal_id, document_id, access)
+                refusal = await self._refusal(conn, tenant_id, principal_id, document_id, access)
+                if isinstance(refusal, ForbiddenError):
+                    await self._tell(
+                        conn, tenant_id, principal_id, document_id, change, AuditOutcome.FORBIDDEN
+                    )
+                return refusal
             withheld: tuple[str, ...] = ()
             if not change.narrows:
                 foreign = await foreign_sources(conn, tenant_id, [document_id])
                 readers = common_readers(foreign.get(document_id, ()), principal_id)
                 change, withheld = change.within(readers, (*row["access_tags"], *row["system_tags"]))
             own, system = change.apply(row["access_tags"], row["system_tags"])
-            if not change.narrows and (refusal := tags_refusal((*own, *system))):
-                raise refusal
-            waiting = False
-            if (own, system) != (row["access_tags"], row["system_tags"]):
+            too_many = None if change.narrows else tags_refusal((*own, *system))
+            if too_many is not None:
+                return too_many
+            waiting, same = False, (own, system) == (row["access_tags"], row["system_tags"])
+            if not same:
                 changed = {"document_id": document_id, "access_tags": own, "system_tags": system}
                 waiting = await retag(conn, tenant_id, [changed])
+            outcome = AuditOutcome.UNCHANGED if same else AuditOutcome.DONE
+            await self._tell(conn, tenant_id, principal_id, document_id, change, outcome)
         return TaggedDocument(
             version_id=row["version_id"], tags=(*own, *system), withheld=withheld, waiting=waiting
+        )
+
+    async def _tell(
+        self,
+        conn: Connection,
+        tenant_id: str,
+        principal_id: str,
+        document_id: str,
+        change: TagChange,
+        outcome: AuditOutcome,
+    ) -> None:
+        await audit.record(
+            conn,
+            tenant_id,
+            actor_id=principal_id,
+            action=AuditAction.UNSHARE if change.narrows else AuditAction.SHARE,
+            target_type=AuditTarget.DOCUMENT,
+            target_id=document_id,
+            outcome=outcome,
         )
 
     async def _refusal(

@@ -19,7 +19,7 @@ from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 
 from corbits_memory.core import ids, limits
-from corbits_memory.core.enums import AddStatus, EdgeEnd, EdgeRel, HintEnd, RetentionClass
+from corbits_memory.core.enums import AddStatus, AuditOutcome, EdgeEnd, EdgeRel, HintEnd, RetentionClass
 from corbits_memory.core.erasure import ERASED, erased_reference
 from corbits_memory.engine import drafts
 from corbits_memory.engine.access import (
@@ -289,6 +289,19 @@ class _Writer:
         changed, retagged = await self._compare(owned, answers)
         if retagged:
             await retag(self._conn, self._tenant_id, retagged)
+        acts = [(row["document_id"], AuditOutcome.DONE) for row in retagged]
+        acts += [
+            (claimed[draft.key]["id"], AuditOutcome.FORBIDDEN)
+            for draft in group
+            if isinstance(answers.get(draft.position), ForbiddenError)
+        ]
+        if acts:
+            await self._run(
+                "audit",
+                events=[new_id(ids.AUDIT_EVENT) for _ in acts],
+                documents=[document_id for document_id, _ in acts],
+                outcomes=[str(outcome) for _, outcome in acts],
+            )
         if changed:
             await self._insert(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
         for draft in changed:
@@ -548,6 +561,8 @@ class _Writer:
         await self._run(
             "finish",
             versions=[draft.version_id for draft in changed],
+            events=[new_id(ids.AUDIT_EVENT) for _ in changed],
+            targets=[draft.document_id for draft in changed],
             documents=fresh,
             chunks=chunks,
             languages=sorted({draft.language for draft in changed}),

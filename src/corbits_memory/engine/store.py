@@ -243,8 +243,10 @@ class PostgresDocumentStore:
     async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]:
         return await self._subscriptions.list(tenant_id=tenant_id)
 
-    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
-        await self._subscriptions.remove(tenant_id=tenant_id, subscription_id=subscription_id)
+    async def unsubscribe(self, *, tenant_id: str, principal_id: str, subscription_id: str) -> None:
+        await self._subscriptions.remove(
+            tenant_id=tenant_id, principal_id=principal_id, subscription_id=subscription_id
+        )
 
     async def dead_letters(
         self, *, tenant_id: str, subscription_id: str, after: int, limit: int

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from psycopg.rows import dict_row
 
 from corbits_memory.core import ids
-from corbits_memory.core.enums import FeedOp
+from corbits_memory.core.enums import AuditAction, AuditTarget, FeedOp
 from corbits_memory.core.limits import SUBSCRIPTIONS
+from corbits_memory.engine import audit
 from corbits_memory.engine.drafts import Row
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.outbound import Outbound
@@ -57,6 +58,14 @@ class SubscriptionService:
             await conn.execute(
                 self._queries["keep_secret"], {"tenant": tenant_id, "id": subscription_id, "secret": secret}
             )
+            await audit.record(
+                conn,
+                tenant_id,
+                actor_id=principal_id,
+                action=AuditAction.SUBSCRIBE,
+                target_type=AuditTarget.SUBSCRIPTION,
+                target_id=subscription_id,
+            )
             (row,) = await self._read(conn, tenant_id, subscription_id)
         return CreatedSubscription(subscription=_subscription(row), secret=secret)
 
@@ -65,13 +74,21 @@ class SubscriptionService:
             rows = await self._read(conn, tenant_id, None)
         return [_subscription(row) for row in rows]
 
-    async def remove(self, *, tenant_id: str, subscription_id: str) -> None:
+    async def remove(self, *, tenant_id: str, principal_id: str, subscription_id: str) -> None:
         async with self._database.tenant(tenant_id) as conn:
             gone = await conn.execute(
                 self._queries["remove_subscription"], {"tenant": tenant_id, "id": subscription_id}
             )
-        if gone.rowcount == 0:
-            raise NotFoundError(UNKNOWN)
+            if gone.rowcount == 0:
+                raise NotFoundError(UNKNOWN)
+            await audit.record(
+                conn,
+                tenant_id,
+                actor_id=principal_id,
+                action=AuditAction.UNSUBSCRIBE,
+                target_type=AuditTarget.SUBSCRIPTION,
+                target_id=subscription_id,
+            )
 
     async def dead_letters(
         self, *, tenant_id: str, subscription_id: str, after: int, limit: int

@@ -36,7 +36,7 @@ async def subscriptions(call: Call) -> responses.Response:
 
 async def unsubscribe(call: Call) -> responses.Response:
     named = _named(call)
-    await MemoryAdmin(call.memory).unsubscribe(**named)
+    await MemoryAdmin(call.memory).unsubscribe(actor=call.caller.principal_id, **named)
     return push.UnsubscribeResponse(id=named["subscription_id"], removed=True)
 
 

@@ -250,7 +250,7 @@ class PushStore(Protocol):
 
     async def subscriptions(self, *, tenant_id: str) -> Sequence[Subscription]: ...
 
-    async def unsubscribe(self, *, tenant_id: str, subscription_id: str) -> None:
+    async def unsubscribe(self, *, tenant_id: str, principal_id: str, subscription_id: str) -> None:
         """Raises ``NotFoundError``, as the others that name one do."""
 
     async def dead_letters(

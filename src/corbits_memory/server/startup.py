@@ -18,6 +18,7 @@ from corbits_memory import create_memory, load_memory_config, run_memory_migrati
 from corbits_memory.access.conditions import BUILT_IN_CONDITIONS
 from corbits_memory.access.postgres import PostgresGrantStore
 from corbits_memory.config import LOCAL_BASE_URL, EngineConfig, MemoryConfig
+from corbits_memory.engine import audit
 from corbits_memory.engine.migrate import Migration, read_migrations
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.store import PostgresDocumentStore
@@ -90,7 +91,7 @@ async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator
     memory = create_memory(
         replace(config, memory=engine),
         document_store=store,
-        grant_store=PostgresGrantStore(grants, conditions=BUILT_IN_CONDITIONS),
+        grant_store=PostgresGrantStore(grants, conditions=BUILT_IN_CONDITIONS, audit=audit.record),
     )
     # The memory first: it checks that the tables are there.
     async with memory, opened(grants):

@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
-from corbits_memory.core.enums import Capability
+from corbits_memory.core.enums import AuditAction, AuditOutcome, AuditTarget, Capability
+from corbits_memory.engine import audit
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.errors import InvalidInputError, NotFoundError
@@ -24,6 +25,8 @@ from corbits_memory.validation import check_caller
 
 FIRST_TENANT = "default"
 FIRST_PRINCIPAL = "owner"
+OPERATOR = "operator"
+"""Who the audit says it was where nobody is named."""
 
 TOKEN_PREFIX = "cmt_"  # noqa: S105 - how tokens begin, so that scanners for secrets can find them
 SHOWN_CHARS = 10
@@ -106,8 +109,9 @@ class Tokens:
         capabilities: Collection[Capability],
         expires_at: datetime | None = None,
         label: str | None = None,
+        by: str = OPERATOR,
     ) -> NewToken:
-        """A new token. Raises ``InvalidInputError``."""
+        """A new token, made ``by`` whom the audit names. Raises ``InvalidInputError``."""
         check_caller(tenant_id, principal_id)
         if not capabilities:
             raise InvalidInputError("a token needs at least one capability")
@@ -124,6 +128,7 @@ class Tokens:
                 capabilities=capabilities,
                 expires_at=expires_at,
                 label=label,
+                by=by,
             )
         if token is None:
             raise RuntimeError("two random tokens were equal")
@@ -151,6 +156,7 @@ class Tokens:
                 capabilities=frozenset(Capability),
                 expires_at=None,
                 label="preset" if preset else "first",
+                by=OPERATOR,
             )
         return None if token is None else NewToken(token=token, secret=secret)
 
@@ -165,19 +171,25 @@ class Tokens:
             )
             return [_token(row) for row in await cursor.fetchall()]
 
-    async def revoke(self, token_id: str) -> Token:
+    async def revoke(self, token_id: str, *, by: str = OPERATOR) -> Token:
         """Have a token refused from now on; again changes nothing. Raises ``NotFoundError``."""
         async with self._database.operator() as conn:
             cursor = conn.cursor(row_factory=dict_row)
+            now = self._clock()
             await cursor.execute(
                 "UPDATE memory_host.token SET revoked_at = coalesce(revoked_at, %(now)s) WHERE id = %(id)s "
                 f"RETURNING {_COLUMNS}",
-                {"now": self._clock(), "id": token_id},
+                {"now": now, "id": token_id},
             )
             row = await cursor.fetchone()
-        if row is None:
-            raise NotFoundError("there is no token with this id; `corbits-memory token list` shows the ids")
-        return _token(row)
+            if row is None:
+                raise NotFoundError(
+                    "there is no token with this id; `corbits-memory token list` shows the ids"
+                )
+            token = _token(row)
+            outcome = AuditOutcome.DONE if token.revoked_at == now else AuditOutcome.UNCHANGED
+            await _tell(conn, token, AuditAction.REVOKE_TOKEN, by, outcome)
+        return token
 
     async def verify(self, secret: str) -> Token | None:
         """The token that this is, when it is one and active."""
@@ -207,8 +219,8 @@ class Tokens:
             {"now": now, "id": token_id},
         )
 
-    async def _insert(self, conn: Connection, secret: str, **values: Any) -> Token | None:
-        """The new row; None when the secret is known already."""
+    async def _insert(self, conn: Connection, secret: str, *, by: str, **values: Any) -> Token | None:
+        """The new row, with its event in the audit; None when the secret is known already."""
         cursor = conn.cursor(row_factory=dict_row)
         await cursor.execute(
             "INSERT INTO memory_host.token (id, tenant_id, principal_id, capabilities, token_hash, prefix, label, "
@@ -223,7 +235,25 @@ class Tokens:
             },
         )
         row = await cursor.fetchone()
-        return None if row is None else _token(row)
+        if row is None:
+            return None
+        token = _token(row)
+        await _tell(conn, token, AuditAction.CREATE_TOKEN, by, AuditOutcome.DONE)
+        return token
+
+
+async def _tell(
+    conn: Connection, token: Token, action: AuditAction, actor: str, outcome: AuditOutcome
+) -> None:
+    await audit.record(
+        conn,
+        token.tenant_id,
+        actor_id=actor,
+        action=action,
+        target_type=AuditTarget.TOKEN,
+        target_id=token.id,
+        outcome=outcome,
+    )
 
 
 def _token(row: dict[str, Any]) -> Token:

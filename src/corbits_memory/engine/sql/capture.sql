@@ -205,6 +205,12 @@ UPDATE memory.search_row r SET access_tags = memory.version_tags(r.status, v.acc
 FROM retagged JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.document_id = retagged.id
 WHERE r.tenant_id = %(tenant)s AND r.document_id = retagged.id AND r.version_id = v.id
 
+-- name: audit
+-- Adds that made no version: other tags, or a refusal of what the caller may add to.
+INSERT INTO memory.audit_event (tenant_id, id, actor_id, action, target_type, target_id, outcome)
+SELECT %(tenant)s, a.id, %(principal)s, 'add', 'document', a.document_id, a.outcome
+FROM unnest(%(events)s::text[], %(documents)s::text[], %(outcomes)s::text[]) AS a(id, document_id, outcome)
+
 -- name: finish
 -- The last step: numbers for the feed, in commit order, while this transaction alone holds the counter.
 WITH counter AS (
@@ -215,6 +221,10 @@ WITH counter AS (
   WHERE tenant_id = %(tenant)s RETURNING feed_seq - cardinality(%(versions)b::text[]) AS base
 ), numbered AS (
   SELECT v.id, counter.base + v.place AS seq FROM counter, unnest(%(versions)b::text[]) WITH ORDINALITY AS v(id, place)
+), audited AS (
+  INSERT INTO memory.audit_event (tenant_id, id, actor_id, action, target_type, target_id, outcome)
+  SELECT %(tenant)s, a.id, %(principal)s, 'add', 'document', a.document_id, 'done'
+  FROM unnest(%(events)b::text[], %(targets)b::text[]) AS a(id, document_id)
 ), stamped AS (
   UPDATE memory.version v SET feed_seq = n.seq FROM numbered n WHERE v.tenant_id = %(tenant)s AND v.id = n.id
 )
