@@ -23,6 +23,7 @@ from corbits_memory.access.control import AccessControl
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     Capability,
+    Degraded,
     FeedOp,
     LineageClass,
     Provenance,
@@ -71,13 +72,13 @@ from corbits_memory.validation import (
     check_file,
     check_forget,
     check_identifier,
-    check_list,
     check_page,
     check_retention_class,
     check_share,
     feed_query,
     new_document,
     search_query,
+    timeline_query,
 )
 
 
@@ -229,6 +230,7 @@ class Memory:
         occurred_before: datetime | str | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         max_per_document: int = 1,
+        as_of: datetime | str | None = None,
     ) -> SearchResult:
         """Find what answers ``query``, best first, among what the principal may see.
 
@@ -237,7 +239,9 @@ class Memory:
         needs kinds or entity ids. ``sources`` picks among ``local`` and the ids of live sources (all when
         empty); live hits are seen with the host's own tokens. ``profile`` is the ranking, by default the
         store's. ``generation`` searches another generation than the live one. ``explain`` adds the parts
-        of each score.
+        of each score. ``as_of`` answers from what the memory held at that instant, in the versions of then
+        (those replaced since are found by their words alone), to whom it may be shown now; what was
+        forgotten since stays forgotten.
 
         The result's ``evidence`` says how well the best hits answer (``none`` and ``weak`` don't mean that
         nothing is known), ``degraded`` what was missing, each source that failed or took more than 0.8 s
@@ -257,6 +261,7 @@ class Memory:
             occurred_before=occurred_before,
             attributes=attributes,
             max_per_document=max_per_document,
+            as_of=as_of,
         )
         return await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
 
@@ -264,7 +269,7 @@ class Memory:
         """:meth:`search` with its inputs in one value."""
         self._parts.life.check()
         check_caller(tenant_id, principal_id)
-        asked = search_query(given)
+        asked = search_query(given, now=_utc_now())
         local_asked = not asked.sources or LOCAL in asked.sources
         access = await self._parts.control.access(tenant_id, principal_id) if local_asked else None
         # The store knows nothing of sources: they choose among it and its neighbours.
@@ -287,11 +292,13 @@ class Memory:
                 limit=query.limit,
             )
             for source in self._sources
-            if not asked.sources or source.id in asked.sources
+            if asked.as_of is None and (not asked.sources or source.id in asked.sources)
         ]
         found, answers = await live.gather(local, asks)
         if not self._sources:
             return found
+        if asked.as_of is not None:
+            return replace(found, degraded=(*found.degraded, Degraded.LIVE_NOT_ASKED))
         return live.merge(found, answers, query=asked, profile=asked.profile or self._profile, now=_utc_now())
 
     async def list(
@@ -301,19 +308,33 @@ class Memory:
         principal_id: str,
         limit: int = limits.LIST_LIMIT_DEFAULT,
         kinds: Sequence[str] | None = None,
+        cursor: str | None = None,
+        occurred_after: datetime | str | None = None,
+        occurred_before: datetime | str | None = None,
+        as_of: datetime | str | None = None,
     ) -> list[TimelineEvent]:
         """The newest documents that the principal may see, at most ``limit`` (1 to 100).
 
-        Raises ``InvalidInputError``, ``UnavailableError`` unless open, and what the store raises.
+        The next ones come with the ``cursor`` of the last event; fewer than ``limit`` are the last. ``kinds``,
+        ``occurred_after`` (inclusive) and ``occurred_before`` narrow them, and ``as_of`` lists what was there
+        at that instant, in the versions of then. Raises ``InvalidInputError``, ``InvalidCursorError``,
+        ``UnavailableError`` unless open, and what the store raises.
         """
         self._parts.life.check()
         check_caller(tenant_id, principal_id)
-        checked_limit, checked_kinds = check_list(limit, kinds)
+        query = timeline_query(
+            now=_utc_now(),
+            limit=limit,
+            kinds=kinds,
+            cursor=cursor,
+            occurred_after=occurred_after,
+            occurred_before=occurred_before,
+            as_of=as_of,
+        )
         return await self._parts.store.list(
             tenant_id=tenant_id,
             principal_id=principal_id,
-            limit=checked_limit,
-            kinds=checked_kinds,
+            query=query,
             access=await self._parts.control.access(tenant_id, principal_id),
         )
 

@@ -19,7 +19,16 @@ from corbits_memory.errors import (
     NotSupportedError,
 )
 from corbits_memory.plane import Memory
-from corbits_memory.ports import Access, AddResult, GrantRule, NewDocument, SearchQuery, SearchResult, Share
+from corbits_memory.ports import (
+    Access,
+    AddResult,
+    GrantRule,
+    NewDocument,
+    SearchQuery,
+    SearchResult,
+    Share,
+    TimelineQuery,
+)
 from corbits_memory.validation import AddInput, Content
 from tests.engine.support import NOW, OpenStore, T, add, note, titles, turn, until_embedded
 from tests.models.conftest import ModelServer
@@ -59,7 +68,7 @@ async def seen(store: PostgresDocumentStore, *rules: GrantRule, query: str = "li
             **BOB, query=SearchQuery(query=query, limit=50, profile=profile), access=access
         )
         found.append(set(titles(result)))
-    events = await store.list(**BOB, limit=100, access=access)
+    events = await store.list(**BOB, query=TimelineQuery(limit=100), access=access)
     found.append({event.title for event in events})
     assert found[0] == found[1] == found[2]
     return found[0]
@@ -146,7 +155,7 @@ async def test_a_deny_by_name_hides_a_document_that_does_not_carry_its_own_tag(
     store: PostgresDocumentStore,
 ) -> None:
     await corpus(store)
-    events = await store.list(**ANN, limit=10)
+    events = await store.list(**ANN, query=TimelineQuery(limit=10))
     (hidden,) = [event.document_id for event in events if event.title == "eng"]
     denied = grant(f"memory.doc:{hidden}", effect=Effect.DENY)
     assert await seen(store, grant("memory.space:eng"), denied) == {"eng and secret", "bob's"}
@@ -363,7 +372,7 @@ async def test_only_the_owner_or_a_holder_of_add_writes_a_new_version(store: Pos
     )
     assert isinstance(retag, ForbiddenError)
     # The document is still its creator's, who finds the new text.
-    events = await store.list(**ANN, limit=5)
+    events = await store.list(**ANN, query=TimelineQuery(limit=5))
     assert [(event.owner, event.title) for event in events] == [("ann", "Note")]
 
 

@@ -17,7 +17,7 @@ from corbits_memory.errors import (
     MemoryError,
     TooLargeError,
 )
-from corbits_memory.ports import AddResult, EdgeHint, EntityHint, NewDocument, TextPart
+from corbits_memory.ports import AddResult, EdgeHint, EntityHint, NewDocument, TextPart, TimelineQuery
 from tests.engine.support import NOON, P, T, add, find, note, refs, titles, turn
 
 Owner = psycopg.AsyncConnection[Any]
@@ -307,6 +307,6 @@ async def test_list_is_newest_first_and_ones_own(store: PostgresDocumentStore) -
         store, note("Old.", title="Old", occurred_at=NOON - timedelta(days=1)), note("New.", title="New")
     )
     await add(store, note("Eve.", title="Eve"), principal="eve")
-    events = await store.list(tenant_id=T, principal_id=P, limit=10)
+    events = await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=10))
     assert [event.title for event in events] == ["New", "Old"]
     assert titles(await find(store, "eve")) == []

@@ -13,6 +13,7 @@ from corbits_memory.engine.migrate import run_memory_migrations
 from corbits_memory.engine.pool import APP_ROLE
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import InvalidInputError, MigrationError
+from corbits_memory.ports import TimelineQuery
 from tests.engine.support import P, T, add, find, note, refs
 from tests.support.postgres import NewDatabase
 
@@ -112,7 +113,7 @@ async def test_instants_at_the_edge_in_any_time_zone(database_url: str, owner: O
                 year, 12 if year > 1 else 1, 31 if year > 1 else 1, 23 if year > 1 else 0, tzinfo=UTC
             )
             await add(store, note(f"alpha {ref}", external_ref=ref, occurred_at=edge))
-        events = await store.list(tenant_id=T, principal_id=P, limit=5)
+        events = await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=5))
         assert [event.at.year for event in events] == [9999, 1]
         assert sorted(refs(await find(store, "alpha"))) == ["early", "late"]
     finally:

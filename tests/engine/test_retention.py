@@ -34,6 +34,7 @@ from corbits_memory.ports import (
     GrantRule,
     NewDocument,
     PurgeResult,
+    TimelineQuery,
     VersionState,
 )
 from tests.engine.support import NOW, OpenStore, P, T, add, find, note, titles
@@ -65,7 +66,7 @@ async def test_what_was_forgotten_is_found_no_more(store: PostgresDocumentStore,
     await add(store, note("The vault opens at ten.", external_ref="n1"))
     assert await forget(store, added.document_id) == ForgetResult(document_id=added.document_id, versions=2)
     assert titles(await find(store, "vault", include_deprecated=True)) == []
-    assert await store.list(tenant_id=T, principal_id=P, limit=5) == []
+    assert await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=5)) == []
     assert await rows(owner, "SELECT DISTINCT status FROM memory.version") == [("tombstoned",)]
     assert await rows(owner, "SELECT op, seq FROM memory.feed_event ORDER BY seq") == [
         ("upsert", 1),
@@ -229,7 +230,7 @@ async def test_forgetting_lists_what_was_derived(store: PostgresDocumentStore) -
         (claim.document_id, claim.version_id, False),
         (beyond.document_id, beyond.version_id, False),
     ]
-    assert len(await store.list(tenant_id=T, principal_id=P, limit=5)) == 2
+    assert len(await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=5))) == 2
 
 
 async def test_a_cascade_may_follow_later(store: PostgresDocumentStore) -> None:
@@ -265,7 +266,7 @@ async def test_a_cascade_takes_the_callers_own_alone(store: PostgresDocumentStor
         mine.document_id: True,
         shown[0].document_id: False,
     }
-    kept = await store.list(tenant_id=T, principal_id="bob", limit=10)
+    kept = await store.list(tenant_id=T, principal_id="bob", query=TimelineQuery(limit=10))
     assert {event.document_id for event in kept} == {hidden.document_id, shown[0].document_id}
 
 
@@ -416,7 +417,7 @@ async def test_what_is_deprecated_is_found_on_request(
         assert (await find(store, "vault", profile=profile)).items == ()
         found = await find(store, "vault", profile=profile, include_deprecated=True)
         assert [item.attribution.status for item in found.items if item.attribution] == ["deprecated"]
-    assert await store.list(tenant_id=T, principal_id=P, limit=5) == []
+    assert await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=5)) == []
     assert await rows(owner, "SELECT op FROM memory.feed_event ORDER BY seq") == [("upsert",), ("retract",)]
     assert await rows(owner, "SELECT deprecated_reason FROM memory.version") == [("deprecated",)]
     with pytest.raises(ConflictError, match="deprecated"):
@@ -463,7 +464,7 @@ async def test_valid_until_is_when_an_ephemeral_version_expires(
     )
     assert (await sweep(store, NOW)).versions_deprecated == 0
     assert (await sweep(store, NOW + timedelta(microseconds=1))).versions_deprecated == 1
-    listed = await store.list(tenant_id=T, principal_id=P, limit=5)
+    listed = await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=5))
     assert {event.title for event in listed} == {"Longer", "Standard"}
     assert await rows(owner, "SELECT deprecated_reason FROM memory.version WHERE status = 'deprecated'") == [
         ("ephemeral_ttl",)

@@ -8,6 +8,7 @@ from psycopg import sql
 
 from corbits_memory.engine.pool import Database
 from corbits_memory.errors import DatabaseError
+from corbits_memory.ports import TimelineQuery
 from tests.engine.support import OpenStore, add, note
 from tests.models.conftest import ModelServer
 
@@ -85,5 +86,5 @@ async def test_the_candidate_function_needs_a_tenant(database_url: str, owner: O
 async def test_tenant_names_are_untrusted_text(open_store: OpenStore, tenant: str) -> None:
     store = await open_store()
     await add(store, note("Mine.", external_ref="n1"), tenant=tenant)
-    events = await store.list(tenant_id=tenant, principal_id="ann", limit=5)
+    events = await store.list(tenant_id=tenant, principal_id="ann", query=TimelineQuery(limit=5))
     assert len(events) == 1

@@ -1,7 +1,7 @@
 """What each route takes and answers, to the letter of its JSON names."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -408,7 +408,8 @@ async def test_list_answers_events(http: httpx2.AsyncClient) -> None:
                 "owner": "ann",
                 "author": "Ann",
             }
-        ]
+        ],
+        "nextCursor": None,
     }
 
 
@@ -431,6 +432,50 @@ async def test_other_list_limits_are_400(http: httpx2.AsyncClient, limit: str) -
     answer = await http.get(f"/list?limit={limit}")
     assert fields_of(answer) == ["limit"]
     assert error_of(answer)["message"] == "limit must be an integer from 1 to 100"
+
+
+async def test_list_goes_on_where_a_page_ended(http: httpx2.AsyncClient) -> None:
+    items = [{**NOTE, "title": f"t{i}", "occurred_at": f"2026-01-0{i}T00:00:00Z"} for i in range(1, 6)]
+    await http.post("/add/batch", json={"items": items})
+    seen: list[str] = []
+    cursor = None
+    for _ in range(3):
+        page = (
+            await http.get("/list", params={"limit": "2", **({"cursor": cursor} if cursor else {})})
+        ).json()
+        seen += [event["title"] for event in page["events"]]
+        cursor = page["nextCursor"]
+    assert (seen, cursor) == (["t5", "t4", "t3", "t2", "t1"], None)
+    narrowed = await http.get("/list?occurred_after=2026-01-02&occurred_before=2026-01-04")
+    assert [event["title"] for event in narrowed.json()["events"]] == ["t3", "t2"]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["-1", "9" * 30, "x", "1.", ".v", "1.a b", "1.%00", "999999999999999999.v", "1.v%0A"]
+)
+async def test_a_cursor_of_no_page_is_400(http: httpx2.AsyncClient, cursor: str) -> None:
+    answer = await http.get(f"/list?cursor={cursor}")
+    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_cursor")
+    assert cursor not in error_of(answer)["message"]
+
+
+@pytest.mark.parametrize("name", ["occurred_after", "occurred_before", "as_of"])
+@pytest.mark.parametrize("value", ["yesterday", "2026-13-01", "12"])
+async def test_an_instant_of_a_list_is_one(http: httpx2.AsyncClient, name: str, value: str) -> None:
+    assert fields_of(await http.get("/list", params={name: value})) == [name]
+
+
+async def test_the_future_is_not_asked(http: httpx2.AsyncClient) -> None:
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    assert fields_of(await http.get("/list", params={"as_of": tomorrow})) == ["as_of"]
+    assert fields_of(await http.post("/search", json={"query": "x", "as_of": tomorrow})) == ["as_of"]
+    # A clock that is a little ahead of ours is let pass.
+    soon = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
+    assert (await http.post("/search", json={"query": "x", "as_of": soon})).status_code == 200
+    compat = {"query": "x", "as_of": "2026-01-01", "profile": "compat"}
+    assert fields_of(await http.post("/search", json=compat)) == ["profile"]
+    live = {"query": "x", "as_of": "2026-01-01", "sources": ["linear"]}
+    assert fields_of(await http.post("/search", json=live)) == ["sources"]
 
 
 async def test_a_repeated_limit_is_400(http: httpx2.AsyncClient) -> None:

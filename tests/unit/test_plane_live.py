@@ -80,6 +80,14 @@ async def test_what_the_score_was_stands_in_explain() -> None:
     assert found.items[0].explain == {"score_before_merge": 1.0}
 
 
+async def test_live_sources_are_not_asked_of_the_past() -> None:
+    then = datetime.now(UTC)
+    found = await search(FakeSource(id="linear", catalogue=[hit("CL-1")]), as_of=then)
+    assert "linear" not in [item.adapter for item in found.items]
+    assert found.degraded == ("live_not_asked",)
+    assert (await search(as_of=then)).degraded == ()
+
+
 async def test_live_hits_alone_are_weak_evidence() -> None:
     found = await search(FakeSource(catalogue=[hit("CL-1")]), add=False)
     assert (len(found.items), found.evidence) == (1, EvidenceLevel.WEAK)

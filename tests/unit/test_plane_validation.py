@@ -9,7 +9,7 @@ import pytest
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Provenance, RetentionClass, SearchProfile
 from corbits_memory.errors import InvalidInputError
-from corbits_memory.ports import NewDocument, SearchQuery, Share
+from corbits_memory.ports import NewDocument, SearchQuery, Share, TimelineQuery
 from corbits_memory.validation import (
     AddInput,
     Content,
@@ -18,10 +18,12 @@ from corbits_memory.validation import (
     check_batch,
     check_caller,
     check_file,
-    check_list,
     new_document,
     search_query,
+    timeline_query,
 )
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 def document(**fields: Any) -> NewDocument:
@@ -31,7 +33,7 @@ def document(**fields: Any) -> NewDocument:
 
 
 def query(**fields: Any) -> SearchQuery:
-    return search_query(SearchInput(**{"query": "deploy", **fields}))
+    return search_query(SearchInput(**{"query": "deploy", **fields}), now=NOW)
 
 
 def problems(caught: pytest.ExceptionInfo[InvalidInputError]) -> list[tuple[str, str]]:
@@ -453,9 +455,23 @@ def test_other_search_inputs_are_judged() -> None:
 
 
 def test_list_takes_1_to_100() -> None:
-    assert check_list(1, None) == (1, ())
-    assert check_list(limits.LIST_LIMIT_MAX, ["note"]) == (limits.LIST_LIMIT_MAX, ("note",))
-    assert check_list(None, []) == (limits.LIST_LIMIT_DEFAULT, ())
+    assert timeline_query(now=NOW, limit=1) == TimelineQuery(limit=1)
+    assert timeline_query(now=NOW, limit=limits.LIST_LIMIT_MAX, kinds=["note"]) == TimelineQuery(
+        limit=limits.LIST_LIMIT_MAX, kinds=("note",)
+    )
+    assert timeline_query(now=NOW, kinds=[]) == TimelineQuery(limit=limits.LIST_LIMIT_DEFAULT)
     for wrong in (0, 101, True, "5", 2.5):
         with pytest.raises(InvalidInputError, match=r"^limit must be an integer between 1 and 100$"):
-            check_list(wrong, None)
+            timeline_query(now=NOW, limit=wrong)
+
+
+def test_the_past_is_asked_up_to_now() -> None:
+    skew = timedelta(minutes=1)
+    for moment in (NOW, NOW - timedelta(days=400), NOW + skew):
+        assert timeline_query(now=NOW, as_of=moment).as_of == moment
+        assert query(as_of=moment).as_of == moment
+    for wrong in (NOW + skew + timedelta(microseconds=1), "9999-12-31"):
+        with pytest.raises(InvalidInputError, match=r"^as_of must not lie in the future$"):
+            query(as_of=wrong)
+        with pytest.raises(InvalidInputError, match=r"^as_of must not lie in the future$"):
+            timeline_query(now=NOW, as_of=wrong)

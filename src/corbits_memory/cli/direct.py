@@ -38,11 +38,9 @@ class DirectBackend:
         )
         return responses.search_response(result).to_json()
 
-    async def list(self, *, limit: int, kinds: Sequence[str]) -> Json:
-        events = await self._memory.list(
-            tenant_id=self._tenant, principal_id=self._principal, limit=limit, kinds=kinds
-        )
-        return responses.list_response(events).to_json()
+    async def list(self, asked: Mapping[str, Any]) -> Json:
+        events = await self._memory.list(tenant_id=self._tenant, principal_id=self._principal, **asked)
+        return responses.list_response(events, limit=asked["limit"]).to_json()
 
     async def document(self, document_id: str) -> Json:
         found = await self._memory.document(

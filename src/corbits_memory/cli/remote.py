@@ -62,8 +62,10 @@ class RemoteBackend:
     async def search(self, body: Mapping[str, Any]) -> Json:
         return await self._send("POST", "/search", repeatable=True, json=dict(body))
 
-    async def list(self, *, limit: int, kinds: Sequence[str]) -> Json:
-        parameters = [("limit", str(limit)), *(("kinds", kind) for kind in kinds)]
+    async def list(self, asked: Mapping[str, Any]) -> Json:
+        kinds = asked.get("kinds") or ()
+        parameters = [(name, str(value)) for name, value in asked.items() if name != "kinds"]
+        parameters += [("kinds", kind) for kind in kinds]
         return await self._send("GET", "/list", repeatable=True, params=parameters)
 
     async def document(self, document_id: str) -> Json:

@@ -16,8 +16,21 @@ from corbits_memory.cli.options import (
     Token,
     Url,
 )
-from corbits_memory.cli.output import clean, console, print_json, print_table
+from corbits_memory.cli.output import clean, console, note, print_json, print_table
 from corbits_memory.cli.run import run_async
+
+OccurredAfter = Annotated[
+    str | None, typer.Option("--after", help="Only what occurred after this.", show_default=False)
+]
+OccurredBefore = Annotated[
+    str | None, typer.Option("--before", help="Only what occurred before this.", show_default=False)
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of", help="What was there at this instant, in the versions of then.", show_default=False
+    ),
+]
 
 EMPTY = "This memory holds nothing that you may see yet. Begin with: corbits-memory import FILES"
 NO_HIT = "Nothing that is held here answers this. Reword it, or take filters away."
@@ -27,12 +40,9 @@ def search(
     query: Annotated[str, typer.Argument(help="What you want to know.")] = "",
     limit: Annotated[int | None, typer.Option(help="1 to 50. Default 8.", show_default=False)] = None,
     kind: Kind = None,
-    after: Annotated[
-        str | None, typer.Option(help="Only what occurred after this.", show_default=False)
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option(help="Only what occurred before this.", show_default=False)
-    ] = None,
+    after: OccurredAfter = None,
+    before: OccurredBefore = None,
+    as_of: AsOf = None,
     profile: Annotated[
         str | None, typer.Option(help="Ranking: default or compat.", show_default=False)
     ] = None,
@@ -52,6 +62,7 @@ def search(
         "kinds": kind or None,
         "occurred_after": after,
         "occurred_before": before,
+        "as_of": as_of,
         "profile": profile,
         "explain": explain or None,
     }
@@ -69,6 +80,12 @@ def search(
 def list_documents(
     limit: Annotated[int, typer.Option(help="1 to 100.")] = 20,
     kind: Kind = None,
+    after: OccurredAfter = None,
+    before: OccurredBefore = None,
+    as_of: AsOf = None,
+    cursor: Annotated[
+        str | None, typer.Option(help="Go on where a page ended, as it says.", show_default=False)
+    ] = None,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     url: Url = None,
@@ -81,7 +98,15 @@ def list_documents(
     target = Target(
         data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
     )
-    listed = run_async(_list(target, limit, kind or []))
+    filters = {
+        "kinds": kind,
+        "occurred_after": after,
+        "occurred_before": before,
+        "as_of": as_of,
+        "cursor": cursor,
+    }
+    asked = {"limit": limit, **{name: value for name, value in filters.items() if value}}
+    listed = run_async(_list(target, asked))
     if as_json:
         print_json(listed)
     elif not listed["events"]:
@@ -94,6 +119,8 @@ def list_documents(
                 for event in listed["events"]
             ],
         )
+        if listed["nextCursor"]:
+            note(f"there may be more: --cursor {listed['nextCursor']}")
 
 
 async def _search(target: Target, body: dict[str, Any]) -> tuple[Json, bool]:
@@ -104,12 +131,12 @@ async def _search(target: Target, body: dict[str, Any]) -> tuple[Json, bool]:
 
 
 async def _is_empty(backend: Backend) -> bool:
-    return not (await backend.list(limit=1, kinds=()))["events"]
+    return not (await backend.list({"limit": 1}))["events"]
 
 
-async def _list(target: Target, limit: int, kinds: list[str]) -> Json:
+async def _list(target: Target, asked: dict[str, Any]) -> Json:
     async with open_backend(target, os.environ) as backend:
-        return await backend.list(limit=limit, kinds=kinds)
+        return await backend.list(asked)
 
 
 def _print_found(found: Json, *, empty: bool) -> None:

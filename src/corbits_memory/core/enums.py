@@ -116,10 +116,14 @@ class Degraded(StrEnum):
     DENSE_UNAVAILABLE = "dense_unavailable"
     LEXICAL_ONLY = "lexical_only"
     DENSE_PARTIAL = "dense_partial"
+    PAST_PARTIAL = "past_partial"
+    """More was replaced since the instant asked for than one search looks through."""
     RERANK_UNAVAILABLE = "rerank_unavailable"
     RERANK_QUERY_TOO_LONG = "rerank_query_too_long"
     LIVE_TIMEOUT = "live_timeout"
     LIVE_ERROR = "live_error"
+    LIVE_NOT_ASKED = "live_not_asked"
+    """Live sources know nothing of the past."""
     MEMORY_UNAVAILABLE = "memory_unavailable"
 
 

@@ -5,7 +5,7 @@ A search scores some hundred rows and shows ten, so rows stay columns until some
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -78,6 +78,18 @@ class CandidateColumns:
             ],
             beside=beside,
         )
+
+    def with_rows(self, rows: Sequence[Candidate]) -> "CandidateColumns":
+        """These and more, which stand beside none."""
+        if not rows:
+            return self
+        more = CandidateColumns.of(rows, {})
+        lists = {
+            name.name: [*getattr(self, name.name), *getattr(more, name.name)]
+            for name in fields(self)
+            if name.name != "beside"
+        }
+        return CandidateColumns(**lists, beside=np.concatenate([self.beside, more.beside]))
 
     def row(self, place: int, claims: Claims) -> Candidate:
         chunk_id, expires = self.chunk_ids[place], self.expires[place]

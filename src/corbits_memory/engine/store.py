@@ -54,6 +54,7 @@ from corbits_memory.ports import (
     Subscription,
     SweepResult,
     TimelineEvent,
+    TimelineQuery,
     VersionDetail,
     VersionState,
 )
@@ -206,12 +207,11 @@ class PostgresDocumentStore:
         *,
         tenant_id: str,
         principal_id: str,
-        limit: int,
-        kinds: tuple[str, ...] = (),
+        query: TimelineQuery,
         access: Access | None = None,
     ) -> list[TimelineEvent]:
         return await self._timeline.list(
-            tenant_id=tenant_id, principal_id=principal_id, limit=limit, kinds=kinds, access=access
+            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
         )
 
     async def feed(

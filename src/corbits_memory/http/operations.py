@@ -12,7 +12,7 @@ from corbits_memory.http.documents import DOCUMENT_OPERATIONS
 from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
-from corbits_memory.http.query import number
+from corbits_memory.http.query import number, once
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
@@ -53,13 +53,19 @@ async def search(call: Call) -> responses.Response:
 
 
 async def list_events(call: Call) -> responses.Response:
+    problems = Problems()
+    limit = number(call, problems, "limit", low=1, high=limits.LIST_LIMIT_MAX, rule=_LIST_LIMIT)
+    named = {name: once(call, problems, name) for name in _LIST_FILTERS}
+    problems.raise_if_any()
+    limit = limits.LIST_LIMIT_DEFAULT if limit is None else limit
     events = await call.memory.list(
         tenant_id=call.caller.tenant_id,
         principal_id=call.caller.principal_id,
-        limit=_list_limit(call),
+        limit=limit,
         kinds=call.request.query_params.getlist("kinds"),
+        **named,
     )
-    return responses.list_response(events)
+    return responses.list_response(events, limit=limit)
 
 
 async def capabilities(call: Call) -> responses.Response:
@@ -83,12 +89,12 @@ def _item(item: object) -> object:
     return requests.add_input(item) if isinstance(item, dict) else item
 
 
-def _list_limit(call: Call) -> int:
-    problems = Problems()
-    limit = number(call, problems, "limit", low=1, high=limits.LIST_LIMIT_MAX, rule=_LIST_LIMIT)
-    problems.raise_if_any()
-    return limits.LIST_LIMIT_DEFAULT if limit is None else limit
-
+_LIST_INSTANTS = {
+    "occurred_after": "Only what occurred then or later.",
+    "occurred_before": "Only what occurred earlier.",
+    "as_of": "What was there at this instant, in the versions of then. Not in the future.",
+}
+_LIST_FILTERS = ("cursor", *_LIST_INSTANTS)
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -146,6 +152,21 @@ OPERATIONS: tuple[Operation, ...] = (
                     "items": TypeAdapter(fields.Kind).json_schema(),
                 },
             },
+            {
+                "name": "cursor",
+                "in": "query",
+                "description": "`nextCursor` of the page before.",
+                "schema": {"type": "string"},
+            },
+            *(
+                {
+                    "name": name,
+                    "in": "query",
+                    "description": description,
+                    "schema": TypeAdapter(fields.Instant).json_schema(),
+                }
+                for name, description in _LIST_INSTANTS.items()
+            ),
         ),
     ),
     Operation(

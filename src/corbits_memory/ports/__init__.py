@@ -76,6 +76,7 @@ from corbits_memory.ports.search import (
     SearchResult,
     StoreCapabilities,
     TimelineEvent,
+    TimelineQuery,
 )
 from corbits_memory.ports.stores import (
     AccessOf,
@@ -160,6 +161,7 @@ __all__ = [
     "TextExtractor",
     "TextPart",
     "TimelineEvent",
+    "TimelineQuery",
     "VersionDetail",
     "VersionFacts",
     "VersionState",

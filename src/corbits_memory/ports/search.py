@@ -7,6 +7,7 @@ from typing import Any
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Channel, EvidenceLevel, SearchProfile
+from corbits_memory.core.positions import TimelinePosition
 from corbits_memory.ports.documents import Scalar
 
 
@@ -28,6 +29,8 @@ class SearchQuery:
     occurred_before: datetime | None = None
     attributes: Mapping[str, Scalar] = field(default_factory=dict)
     max_per_document: int = 1
+    as_of: datetime | None = None
+    """What was there at this instant, in the versions of then; None: now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,20 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineQuery:
+    """One validated ``list``. An empty tuple of kinds means all."""
+
+    limit: int = limits.LIST_LIMIT_DEFAULT
+    kinds: tuple[str, ...] = ()
+    after: TimelinePosition | None = None
+    """Where the page before ended."""
+    occurred_after: datetime | None = None
+    occurred_before: datetime | None = None
+    as_of: datetime | None = None
+    """What was there at this instant, in the versions of then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEvent:
     """One row of ``list``. ``principal_id`` is the caller (a contract); ``owner`` is the real author."""
 
@@ -107,6 +124,11 @@ class TimelineEvent:
     kind: str
     owner: str | None = None
     author: str | None = None
+
+    @property
+    def cursor(self) -> str:
+        """What to ask with for the events after this one."""
+        return str(TimelinePosition(self.at, self.version_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,13 @@ from corbits_memory.ports.feed import (
     Subscription,
 )
 from corbits_memory.ports.lifecycle import AuditPage, ForgetResult, PurgeResult, SweepResult, VersionState
-from corbits_memory.ports.search import SearchQuery, SearchResult, StoreCapabilities, TimelineEvent
+from corbits_memory.ports.search import (
+    SearchQuery,
+    SearchResult,
+    StoreCapabilities,
+    TimelineEvent,
+    TimelineQuery,
+)
 
 
 @runtime_checkable
@@ -62,8 +68,7 @@ class DocumentStore(Protocol):
         *,
         tenant_id: str,
         principal_id: str,
-        limit: int,
-        kinds: tuple[str, ...] = (),
+        query: TimelineQuery,
         access: Access | None = None,
     ) -> list[TimelineEvent]: ...
 

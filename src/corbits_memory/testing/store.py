@@ -32,6 +32,7 @@ from corbits_memory.ports import (
     SearchResult,
     StoreCapabilities,
     TimelineEvent,
+    TimelineQuery,
     VersionDetail,
     VersionFacts,
     VersionText,
@@ -103,16 +104,27 @@ class FakeDocumentStore(FakeRetention):
         *,
         tenant_id: str,
         principal_id: str,
-        limit: int,
-        kinds: tuple[str, ...] = (),
+        query: TimelineQuery,
         access: Access | None = None,
     ) -> list[TimelineEvent]:
+        """Keeps no earlier versions: ``as_of`` leaves out what came in later, and that is all."""
         newest = [
-            document
+            _event(document)
             for document in reversed(await self._visible(tenant_id, principal_id, access))
-            if not kinds or document.content.kind in kinds
+            if not query.kinds or document.content.kind in query.kinds
         ]
-        return [_event(document) for document in newest[:limit]]
+        wanted = [
+            event
+            for event in newest
+            if (
+                query.after is None
+                or (event.at, event.version_id) < (query.after.occurred_at, query.after.version_id)
+            )
+            and (query.occurred_after is None or event.at >= query.occurred_after)
+            and (query.occurred_before is None or event.at < query.occurred_before)
+            and (query.as_of is None or event.at <= query.as_of)
+        ]
+        return wanted[: query.limit]
 
     async def change_access_tags(
         self,

@@ -9,10 +9,10 @@ from corbits_memory.validation.queries import (
     check_caller,
     check_forget,
     check_identifier,
-    check_list,
     check_page,
     check_retention_class,
     search_query,
+    timeline_query,
 )
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "check_file",
     "check_forget",
     "check_identifier",
-    "check_list",
     "check_page",
     "check_retention_class",
     "check_share",
@@ -38,4 +37,5 @@ __all__ = [
     "new_subscription",
     "replayed_seqs",
     "search_query",
+    "timeline_query",
 ]

@@ -88,3 +88,4 @@ class SearchInput:
     occurred_before: datetime | str | None = None
     attributes: Mapping[str, Scalar] | None = None
     max_per_document: int | None = 1
+    as_of: datetime | str | None = None

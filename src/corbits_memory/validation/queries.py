@@ -1,15 +1,21 @@
 """Checks of what reads take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import RetentionClass, SearchProfile
-from corbits_memory.ports import SearchQuery
+from corbits_memory.core.merge import LOCAL
+from corbits_memory.core.positions import parse_position
+from corbits_memory.errors import InvalidCursorError
+from corbits_memory.ports import SearchQuery, TimelineQuery
 from corbits_memory.validation.inputs import SearchInput
 from corbits_memory.validation.problems import Problems
 
 CURSOR_MAX = 2**31 - 1
 """Version numbers and ordinals are integers of the database."""
+CLOCK_SKEW = timedelta(minutes=1)
+"""So far ahead of ours a client's clock may be that asks for what is there now."""
 BLANK_QUERY = "must be non-empty unless kinds or entityIds is provided"
 
 
@@ -49,7 +55,7 @@ def check_identifier(field: str, value: object) -> None:
     problems.raise_if_any()
 
 
-def search_query(given: SearchInput) -> SearchQuery:
+def search_query(given: SearchInput, *, now: datetime) -> SearchQuery:
     """The validated query, its text trimmed; raises :class:`InvalidInputError` with every problem."""
     problems = Problems()
     text: object = given.query
@@ -77,7 +83,13 @@ def search_query(given: SearchInput) -> SearchQuery:
         max_per_document=problems.integer(
             "max_per_document", given.max_per_document, low=1, high=limits.MAX_PER_DOCUMENT, default=1
         ),
+        as_of=_as_of(problems, given.as_of, now),
     )
+    if query.as_of is not None:
+        if query.profile is SearchProfile.COMPAT:
+            problems.add("profile", "compat knows no as_of; leave one of them out")
+        if any(source != LOCAL for source in query.sources):
+            problems.add("sources", "live sources know no as_of; ask local alone")
     problems.flag("include_evidence", given.include_evidence)
     if isinstance(text, str) and not text.strip() and not (query.kinds or query.entity_ids):
         problems.add("query", BLANK_QUERY)
@@ -85,17 +97,43 @@ def search_query(given: SearchInput) -> SearchQuery:
     return query
 
 
-def check_list(limit: object, kinds: object) -> tuple[int, tuple[str, ...]]:
-    """The validated limit and kinds of ``list``."""
+def timeline_query(
+    *,
+    now: datetime,
+    limit: object = None,
+    kinds: object = None,
+    cursor: object = None,
+    occurred_after: object = None,
+    occurred_before: object = None,
+    as_of: object = None,
+) -> TimelineQuery:
+    """The validated ``list``; raises :class:`InvalidInputError`, and ``InvalidCursorError`` for a cursor of none."""
     problems = Problems()
-    checked = (
-        problems.integer(
+    query = TimelineQuery(
+        limit=problems.integer(
             "limit", limit, low=1, high=limits.LIST_LIMIT_MAX, default=limits.LIST_LIMIT_DEFAULT
         ),
-        problems.identifiers("kinds", kinds, max_items=limits.FILTER_VALUES, max_chars=limits.KIND_CHARS),
+        kinds=problems.identifiers(
+            "kinds", kinds, max_items=limits.FILTER_VALUES, max_chars=limits.KIND_CHARS
+        ),
+        occurred_after=problems.instant("occurred_after", occurred_after),
+        occurred_before=problems.instant("occurred_before", occurred_before),
+        as_of=_as_of(problems, as_of, now),
     )
     problems.raise_if_any()
-    return checked
+    if cursor is None:
+        return query
+    position = parse_position(cursor) if isinstance(cursor, str) else None
+    if position is None:
+        raise InvalidCursorError("cursor must be one that a list has answered with")
+    return replace(query, after=position)
+
+
+def _as_of(problems: Problems, value: object, now: datetime) -> datetime | None:
+    instant = problems.instant("as_of", value)
+    if instant is not None and instant > now + CLOCK_SKEW:
+        problems.add("as_of", "must not lie in the future")
+    return instant
 
 
 def check_forget(cascade: object) -> bool:

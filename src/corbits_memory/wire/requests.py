@@ -131,6 +131,9 @@ class SearchRequest(Request):
     occurred_before: fields.Instant | None = None
     attributes: fields.Attributes | None = None
     max_per_document: Annotated[int, Field(ge=1, le=limits.MAX_PER_DOCUMENT)] | None = None
+    as_of: fields.Instant | None = Field(
+        None, description="Answer from what was there at this instant, in the versions of then."
+    )
 
 
 _ADD_FIELDS = tuple(name for name in AddRequest.model_fields if name not in {"title", "text"})

@@ -140,6 +140,7 @@ class TimelineEventResponse(Response):
 
 class ListResponse(Response):
     events: list[TimelineEventResponse]
+    next_cursor: str | None = Field(description="Ask with it for the events after these; null at the end.")
 
 
 class CapabilitiesResponse(Response):
@@ -197,8 +198,10 @@ def search_response(result: SearchResult, *, include_evidence: bool = True) -> S
     )
 
 
-def list_response(events: Sequence[TimelineEvent]) -> ListResponse:
+def list_response(events: Sequence[TimelineEvent], *, limit: int) -> ListResponse:
+    """A page as long as ``limit`` may have one after it."""
     return ListResponse(
+        next_cursor=events[-1].cursor if len(events) == limit else None,
         events=[
             TimelineEventResponse(
                 at=iso_instant(event.at),
@@ -212,7 +215,7 @@ def list_response(events: Sequence[TimelineEvent]) -> ListResponse:
                 **given(owner=event.owner, author=event.author),
             )
             for event in events
-        ]
+        ],
     )
 
 

@@ -44,7 +44,7 @@ AS $$
     ELSE format('EXISTS (SELECT FROM unnest(r.access_tags) AS t(tag) WHERE t.tag <> ALL (%L::text[]))', p_tags) END
 $$;
 
--- As before, with many refused tags hashed.
+-- As before, with many refused tags hashed, pages of the timeline, and what was there at an instant.
 CREATE OR REPLACE FUNCTION memory.scope_predicate(p_scope jsonb) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$
@@ -99,6 +99,22 @@ BEGIN
   END IF;
   IF p_scope ? 'attributes' THEN
     predicate := predicate || format(' AND r.attributes @> %L::jsonb', p_scope -> 'attributes');
+  END IF;
+  IF p_scope ? 'before' THEN
+    predicate := predicate || format(' AND (r.occurred_at, r.version_id) < (%L::timestamptz, %L)',
+      p_scope -> 'before' ->> 0, p_scope -> 'before' ->> 1);
+  END IF;
+  -- What was there at an instant and is there still. Rows of vectors know their chunk, those of the timeline their version.
+  IF p_scope ? 'as_of' THEN
+    predicate := predicate || format(
+      ' AND EXISTS (SELECT FROM memory.chunk k JOIN memory.version w ON w.tenant_id = %1$L AND w.id = k.version_id'
+      ' WHERE k.tenant_id = %1$L AND k.id = r.chunk_id AND w.ingested_at <= %2$L::timestamptz'
+      ' AND (w.status = ''active'' OR w.deprecated_at > %2$L::timestamptz))', tenant, p_scope ->> 'as_of');
+  END IF;
+  IF p_scope ? 'versions_as_of' THEN
+    predicate := predicate || format(
+      ' AND EXISTS (SELECT FROM memory.version w WHERE w.tenant_id = %1$L AND w.id = r.version_id'
+      ' AND w.ingested_at <= %2$L::timestamptz)', tenant, p_scope ->> 'versions_as_of');
   END IF;
   RETURN predicate;
 END $$;
@@ -184,3 +200,80 @@ END $$;
 -- Who could see by name what has been retracted: with the document its grants go. NULL: not told yet.
 ALTER TABLE memory.feed_event ADD peers text[] COLLATE "C";
 CREATE INDEX feed_event_retracted ON memory.feed_event (tenant_id, document_id) WHERE op = 'retract';
+
+-- The newest versions in scope, as before; what many tags reach is not taken for the caller's own. Runs as the owner for
+-- the same reason as lexical_candidates: tags are looked up in a GIN index. Whoever sees few rows has them sorted; beyond p_small the timeline is walked, own documents first.
+CREATE OR REPLACE FUNCTION memory.timeline(p_scope jsonb, p_limit integer, p_small integer) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, memory, pg_temp
+AS $$
+DECLARE
+  predicate text := memory.scope_predicate(p_scope);
+  own text := memory.scope_predicate(p_scope - 'everything' - 'allowed' - 'documents' - 'vetoed');
+  visible integer;
+  found text[];
+  walk text := '(SELECT r.version_id, r.occurred_at FROM ('
+    ' SELECT v.tenant_id, v.generation, v.owner_principal_id AS owner_id, v.status, v.kind, v.document_id, v.occurred_at,'
+    '  v.attributes, v.id AS version_id, d.tags AS access_tags'
+    ' FROM memory.version v JOIN memory.document d ON d.tenant_id = v.tenant_id AND d.id = v.document_id'
+    ' WHERE v.status = ''active'') AS r WHERE %s ORDER BY r.occurred_at DESC, r.version_id DESC LIMIT $1)';
+BEGIN
+  IF predicate = own THEN
+    EXECUTE format('SELECT array_agg(w.version_id ORDER BY w.occurred_at DESC, w.version_id DESC) FROM ' || walk || ' AS w',
+                   own) INTO found USING p_limit;
+    RETURN coalesce(found, '{}');
+  END IF;
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM memory.search_row r WHERE %s LIMIT %s) AS v', predicate, p_small + 1)
+  INTO visible;
+  IF visible <= p_small THEN
+    EXECUTE format(
+      'SELECT array_agg(n.version_id ORDER BY n.occurred_at DESC, n.version_id DESC) FROM ('
+      ' SELECT r.version_id, r.occurred_at FROM memory.search_row r WHERE %s AND r.ordinal = 0'
+      ' ORDER BY r.occurred_at DESC, r.version_id DESC LIMIT $1) AS n', predicate) INTO found USING p_limit;
+  ELSE
+    EXECUTE format(
+      'SELECT array_agg(n.version_id ORDER BY n.occurred_at DESC, n.version_id DESC) FROM ('
+      ' SELECT version_id, occurred_at FROM (' || walk || ' UNION ' || walk || ') AS both_ways'
+      ' ORDER BY occurred_at DESC, version_id DESC LIMIT $1) AS n', own, predicate) INTO found USING p_limit;
+  END IF;
+  RETURN coalesce(found, '{}');
+END $$;
+
+-- as_of: what has been replaced or taken out of use since.
+CREATE INDEX version_ended ON memory.version (tenant_id, generation, (coalesce(superseded_at, deprecated_at)))
+  WHERE coalesce(superseded_at, deprecated_at) IS NOT NULL;
+
+-- Scores of texts that no index holds any more, as if they were searched now: by the idf of what the caller sees today.
+-- p_rows: id, language, head and body of each, normalised as the searched ones are.
+CREATE FUNCTION memory.past_scores(
+  p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_small integer, p_rows jsonb)
+RETURNS TABLE (chunk_id text, bm25 float8)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  asked record;
+BEGIN
+  SELECT * INTO asked FROM memory.lexical_candidates(p_scope, p_query, '{}', '{}', 1, p_small);
+  RETURN QUERY
+  WITH analysed AS MATERIALIZED (
+    SELECT x.id, x.language, memory.analyse(x.language, x.head, x.body) AS fts
+    FROM jsonb_to_recordset(p_rows) AS x(id text, language text, head text, body text)
+  )
+  SELECT a.id, CASE
+    WHEN p_query = '' THEN 0
+    -- Nothing is there today that could say which words are rare: all count the same.
+    WHEN cardinality(asked.queries) = 0 THEN (
+      SELECT count(*) FILTER (WHERE l = ANY (tsvector_to_array(a.fts)))::float8 / greatest(count(*), 1)
+      FROM unnest(memory.query_lexemes(a.language, p_query)) AS l)
+    ELSE coalesce(-(memory.bm25_vector(a.fts) <#> asked.queries[array_position(asked.languages, a.language)])
+                  / nullif(asked.totals[array_position(asked.languages, a.language)], 0), 0) END
+  FROM analysed a
+  WHERE NOT EXISTS (
+      SELECT FROM unnest(p_required) AS p(phrase) CROSS JOIN LATERAL phraseto_tsquery(a.language::regconfig, p.phrase) AS q
+      WHERE numnode(q) > 0 AND NOT a.fts @@ q)
+    AND NOT EXISTS (
+      SELECT FROM unnest(p_excluded) AS p(phrase) CROSS JOIN LATERAL phraseto_tsquery(a.language::regconfig, p.phrase) AS q
+      WHERE numnode(q) > 0 AND a.fts @@ q);
+END $$;

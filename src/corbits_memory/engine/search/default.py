@@ -20,6 +20,7 @@ from corbits_memory.core.text import normalise, parse_query, words
 from corbits_memory.engine.access import resolve_visibility
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.hits import Details, load_details, search_item
+from corbits_memory.engine.search.past import retrieve_past
 from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
 from corbits_memory.ports import Access, Reranker, SearchItem, SearchQuery, SearchResult
@@ -57,16 +58,21 @@ class DefaultProfile:
         parsed = parse_query(query.query)
         async with self._database.reading(tenant_id) as reading:
             visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
-            found = await retrieve(
-                reading,
-                visibility=visibility,
-                query=query,
-                text=normalise(parsed.text),
-                required=[normalise(phrase) for phrase in parsed.phrases],
-                excluded=[normalise(phrase) for phrase in parsed.excluded],
-                vector=vector,
-                limit=max(CANDIDATES_MIN, 2 * query.limit),
-            )
+            asked: dict[str, Any] = {
+                "visibility": visibility,
+                "query": query,
+                "text": normalise(parsed.text),
+                "required": [normalise(phrase) for phrase in parsed.phrases],
+                "excluded": [normalise(phrase) for phrase in parsed.excluded],
+                "limit": max(CANDIDATES_MIN, 2 * query.limit),
+            }
+            found = await retrieve(reading, vector=vector, **asked)
+            if query.as_of is not None:
+                now = query.as_of
+                past = await retrieve_past(reading, tenant_id=tenant_id, as_of=query.as_of, **asked)
+                found = found.with_past(past.rows)
+                if past.partial:
+                    degraded.append(Degraded.PAST_PARTIAL)
             if found.columns is None:
                 ranking, pool, details = None, [], {}
             else:

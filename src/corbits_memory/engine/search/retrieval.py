@@ -1,6 +1,7 @@
 """The one round trip that finds: candidates, their neighbours, and both scores of each."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
+from corbits_memory.core.ranking import Candidate
 from corbits_memory.core.scoring import CandidateColumns, neighbour_places
 from corbits_memory.engine.access import visibility_scope
 from corbits_memory.engine.pool import Reading
@@ -48,17 +50,30 @@ class Retrieved:
     known: float = 0.0
     """The share of the query's idf that the corpus knows."""
 
+    def with_past(self, rows: Sequence[Candidate]) -> "Retrieved":
+        """The same and texts that were replaced since: found by their words, of which no vector is kept."""
+        if not rows:
+            return self
+        columns = CandidateColumns.of((), {}) if self.columns is None else self.columns
+        return replace(
+            self,
+            columns=columns.with_rows(rows),
+            lexical_ids=self.lexical_ids.union(row.chunk_id for row in rows),
+            partial=True,
+        )
+
 
 async def scope_of(reading: Reading, query: SearchQuery, visibility: Visibility) -> dict[str, Any]:
     """What memory.scope_predicate reads. An absent key is no filter, and no grant."""
     filters: dict[str, Any] = {
         "generation": query.generation,
-        "statuses": ["active", "deprecated"] if query.include_deprecated else ["active"],
+        "statuses": ["active", "deprecated"] if query.include_deprecated or query.as_of else ["active"],
         "kinds": list(query.kinds),
         "entities": list(query.entity_ids),
         "occurred_after": _iso(query.occurred_after),
         "occurred_before": _iso(query.occurred_before),
         "attributes": dict(query.attributes),
+        "as_of": _iso(query.as_of),
     }
     asked = {name: value for name, value in filters.items() if value not in (None, [], {})}
     return {**await visibility_scope(reading, visibility), **asked}

@@ -53,7 +53,9 @@ class SearchService:
             )
         degraded: list[str] = []
         vector = await self._embed(query, degraded)
-        profile = self._compat if (query.profile or self._profile) is SearchProfile.COMPAT else self._default
+        # The compat profile reads what is indexed now.
+        asked = SearchProfile.DEFAULT if query.as_of else query.profile or self._profile
+        profile = self._compat if asked is SearchProfile.COMPAT else self._default
         return await profile.search(
             tenant_id=tenant_id,
             principal_id=principal_id,

@@ -27,3 +27,38 @@ SELECT * FROM memory.hit_details(%(chunks)s, %(principal)s, %(everything)s, %(al
 -- name: vectors
 -- Vectors of a few chunks, for diversity.
 SELECT chunk_id, embedding FROM {table} WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(chunks)s)
+
+-- name: past_texts
+-- Chunks of versions that were active at an instant and replaced since, those that were replaced first, with how many
+-- versions were looked at. What was only taken out of use is searched with the rest.
+WITH ended AS MATERIALIZED (
+  SELECT v.id, v.document_id, v.title, v.author, v.thread, v.kind, v.language, v.status, v.access_tags, v.attributes,
+    v.occurred_at, v.valid_until, v.temporal_class, v.authority, coalesce(v.superseded_at, v.deprecated_at) AS ended_at
+  FROM memory.tenant_state s
+  JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.generation = coalesce(%(generation)s::text, s.live_generation)
+  WHERE s.tenant_id = %(tenant)s AND coalesce(v.superseded_at, v.deprecated_at) > %(as_of)s
+    AND v.superseded_at IS NOT NULL AND v.ingested_at <= %(as_of)s AND v.status <> 'tombstoned'
+  ORDER BY coalesce(v.superseded_at, v.deprecated_at), v.id LIMIT %(most)s + 1
+)
+SELECT c.id AS chunk_id, c.text, v.document_id, v.title, v.author, v.thread, v.language, v.occurred_at, v.valid_until,
+  v.temporal_class, v.authority, (SELECT count(*) FROM ended) AS looked_at
+FROM ended v
+JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
+JOIN memory.chunk c ON c.tenant_id = %(tenant)s AND c.version_id = v.id
+WHERE memory.admits_version(v.status, v.access_tags, d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s,
+    %(allowed)s, %(refused)s, %(vetoed)s)
+  AND (cardinality(%(kinds)s::text[]) = 0 OR v.kind = ANY (%(kinds)s))
+  AND (%(occurred_after)s::timestamptz IS NULL OR v.occurred_at >= %(occurred_after)s)
+  AND (%(occurred_before)s::timestamptz IS NULL OR v.occurred_at < %(occurred_before)s)
+  AND v.attributes @> %(attributes)s
+  AND (cardinality(%(entities)s::text[]) = 0 OR v.document_id IN (
+    SELECT e.from_ref FROM memory.edge e WHERE e.tenant_id = %(tenant)s AND e.to_type = 'entity'
+      AND e.to_ref = ANY (%(entities)s) AND e.from_type = 'document'))
+ORDER BY v.ended_at, v.id, c.ordinal LIMIT %(most)s + 1
+
+-- name: past_scores
+-- How well such texts answer.
+SELECT * FROM memory.past_scores(
+  %(scope)s || (SELECT jsonb_build_object('generation', coalesce(%(generation)s::text, s.live_generation))
+                FROM memory.tenant_state s WHERE s.tenant_id = %(tenant)s),
+  %(query)s, %(required)s, %(excluded)s, %(small)s, %(rows)s)
