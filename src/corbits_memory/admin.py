@@ -12,12 +12,14 @@ from datetime import datetime
 
 from corbits_memory.core import limits
 from corbits_memory.core.enums import FeedOp
+from corbits_memory.errors import DurableDocumentError, NotFoundError
 from corbits_memory.forgetting import retention_of
 from corbits_memory.plane import Memory, parts_of
 from corbits_memory.ports import (
     AuditPage,
     CreatedSubscription,
     DeadLetter,
+    PrincipalPurge,
     PurgeResult,
     Subscription,
     SweepResult,
@@ -30,6 +32,8 @@ from corbits_memory.validation import (
     new_subscription,
     replayed_seqs,
 )
+
+OWNED_PAGE = 500
 
 
 class MemoryAdmin:
@@ -56,6 +60,60 @@ class MemoryAdmin:
         )
         await self._parts.forgetting.drop_grants(tenant_id, [document_id])
         return result
+
+    async def purge_principal(
+        self,
+        *,
+        tenant_id: str,
+        actor: str,
+        principal_id: str,
+        dry_run: bool = True,
+        even_durable: bool = False,
+    ) -> PrincipalPurge:
+        """Remove all that a principal owns, each document in a transaction of its own; by default only count it.
+
+        One that is interrupted is ended by calling again. Documents that durable versions hold stay, unless
+        ``even_durable``. What others own stays, also where it was made from the principal's or names it.
+        Raises ``InvalidInputError``, ``NotSupportedError``, and ``UnavailableError`` unless open.
+        """
+        problems = self._begin(tenant_id, actor)
+        problems.required_identifier("principal_id", principal_id)
+        dry_run = problems.flag("dry_run", dry_run)
+        even_durable = problems.flag("even_durable", even_durable)
+        problems.raise_if_any()
+        store = retention_of(self._parts.store)
+        documents = versions = held = 0
+        after = ""
+        while True:
+            page = await store.owned_documents(
+                tenant_id=tenant_id, principal_id=principal_id, after=after, limit=OWNED_PAGE
+            )
+            for document in page:
+                if document.held and not even_durable:
+                    held += 1
+                    continue
+                if not dry_run:
+                    try:
+                        await self.purge(
+                            tenant_id=tenant_id,
+                            actor=actor,
+                            document_id=document.document_id,
+                            even_durable=even_durable,
+                        )
+                    except NotFoundError:
+                        # Its owner was faster.
+                        continue
+                    except DurableDocumentError:
+                        held += 1
+                        continue
+                documents += 1
+                versions += document.versions
+            if len(page) < OWNED_PAGE:
+                break
+            after = page[-1].document_id
+        return PrincipalPurge(
+            principal_id=principal_id, documents=documents, versions=versions, held=held, dry_run=dry_run
+        )
 
     async def deprecate_version(self, *, tenant_id: str, actor: str, version_id: str) -> VersionState:
         """Take a version out of use: found on request (``include_deprecated``) only.

@@ -313,6 +313,21 @@ def add_one(corbits: Run, text: str, *words: object) -> dict[str, Any]:
     return told
 
 
+def test_a_persons_documents_are_counted_before_they_are_purged(migrated: Run) -> None:
+    for number in range(3):
+        assert migrated("add", f"note {number}", "--title", f"n{number}", "--principal", "pat")[0] == 0
+    code, out, errors = migrated("purge", "--principal", "pat")
+    assert (code, out) == (0, "would purge 3 documents of pat, 3 versions\n")
+    assert "--yes" in errors
+    assert migrated("purge", "--principal", "pat", "--yes")[:2] == (
+        0,
+        "purged 3 documents of pat, 3 versions\n",
+    )
+    code, out, _ = migrated("purge", "--principal", "pat", "--json")
+    assert json.loads(out) == {"principal": "pat", "documents": 0, "versions": 0, "held": 0, "dryRun": True}
+    assert migrated("purge")[0] == 2
+
+
 def test_a_document_is_forgotten_and_purged(migrated: Run) -> None:
     document = add_one(migrated, "The wombat sleeps at noon.")["documentId"]
     code, out, _ = migrated("forget", document)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from corbits_memory import admin as admin_verbs
 from corbits_memory.access.control import AccessControl
 from corbits_memory.access.memory_store import InMemoryGrantStore
 from corbits_memory.admin import MemoryAdmin
@@ -33,6 +35,7 @@ from corbits_memory.ports import (
     ForgetResult,
     GrantRule,
     NewDocument,
+    PrincipalPurge,
     PurgeResult,
     TimelineQuery,
     VersionState,
@@ -324,6 +327,40 @@ async def test_an_operator_purges_on_demand(store: PostgresDocumentStore) -> Non
         with pytest.raises(NotFoundError):
             await admin.purge(tenant_id=T, actor=OPS, document_id=added.document_id)
         assert await told(store) == [(OPS, "purge_on_demand", "held"), (OPS, "purge_on_demand", "done")]
+
+
+async def test_all_that_a_principal_owns_is_counted_and_then_purged(
+    store: PostgresDocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_verbs, "OWNED_PAGE", 2)
+    mine = await add(store, *(note(f"Note {i}", external_ref=f"n{i}") for i in range(5)))
+    await add(store, note("Note 0, again", external_ref="n0"))
+    (held,) = await add(store, note("Held", retention_class=RetentionClass.DURABLE))
+    await forget(store, mine[1].document_id)
+    await add(store, note("Somebody else's"), principal="bob")
+    async with Memory(store) as memory:
+        admin = MemoryAdmin(memory)
+
+        async def purge(**asked: Any) -> PrincipalPurge:
+            return await admin.purge_principal(tenant_id=T, actor=OPS, principal_id=P, **asked)
+
+        counted = PrincipalPurge(principal_id=P, documents=5, versions=6, held=1, dry_run=True)
+        assert await purge() == counted
+        assert len(await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=9))) == 5
+        assert await purge(dry_run=False) == replace(counted, dry_run=False)
+        left = await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=9))
+        assert [event.document_id for event in left] == [held.document_id]
+        assert await purge(dry_run=False, even_durable=True) == replace(
+            counted, documents=1, versions=1, held=0, dry_run=False
+        )
+        assert await purge() == replace(counted, documents=0, versions=0, held=0)
+        with pytest.raises(InvalidInputError, match="dry_run"):
+            await purge(dry_run="no")
+        others = await store.list(tenant_id=T, principal_id="bob", query=TimelineQuery(limit=9))
+        assert len(others) == 1
+        assert [event.outcome for event in await audited(store) if event.action == "purge_on_demand"] == [
+            "done"
+        ] * 6
 
 
 # --- classes ---

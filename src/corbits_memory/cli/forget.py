@@ -1,8 +1,10 @@
 """``corbits-memory forget``, ``purge`` and ``sweep``."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +13,11 @@ from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, 
 from corbits_memory.cli.output import clean, note, print_json
 from corbits_memory.cli.run import run_async
 
+if TYPE_CHECKING:
+    from corbits_memory.admin import MemoryAdmin
+    from corbits_memory.ports import PrincipalPurge
+
+Actor = Annotated[str, typer.Option(help="Who the audit says it was.")]
 DocumentId = Annotated[str, typer.Argument(metavar="DOCUMENT", help="As `list` shows it.")]
 
 
@@ -42,18 +49,56 @@ def forget(
 
 
 def purge(
-    document: DocumentId,
+    document: Annotated[
+        str | None,
+        typer.Argument(metavar="[DOCUMENT]", help="As `list` shows it.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Without DOCUMENT: remove it.")] = False,
+    even_durable: Annotated[
+        bool, typer.Option("--even-durable", help="Without DOCUMENT: what a durable class holds, too.")
+    ] = False,
+    actor: Actor = "operator",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     url: Url = None,
     token: Token = None,
     tenant: Tenant = "default",
-    principal: Principal = "owner",
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            help="Who does it, by default `owner`. Without DOCUMENT: whose documents they are, all of which are "
+            "counted, and removed with --yes.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a document of yours with all that hangs on it. There is no way back."""
+    """Remove a document of yours with all that hangs on it, or a person's. There is no way back."""
+    if document is None:
+        if principal is None or url is not None:
+            raise typer.BadParameter(
+                "name a document; or on the server's machine a --principal, to remove all that it owns"
+            )
+        purged = run_async(
+            _purge_principal(
+                data_dir,
+                database_url,
+                tenant_id=tenant,
+                actor=actor,
+                principal_id=principal,
+                dry_run=not yes,
+                even_durable=even_durable,
+            )
+        )
+        _print_purged(purged, as_json=as_json)
+        return
     target = Target(
-        data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
+        data_dir=data_dir,
+        database_url=database_url,
+        url=url,
+        token=token,
+        tenant=tenant,
+        principal=principal or "owner",
     )
     told = run_async(_purge(target, document))
     if as_json:
@@ -69,7 +114,7 @@ def sweep(
         str | None,
         typer.Option(help="Take this for now: an ISO 8601 date or date-time.", show_default=False),
     ] = None,
-    actor: Annotated[str, typer.Option(help="Who the audit says it was.")] = "operator",
+    actor: Actor = "operator",
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -95,6 +140,18 @@ async def _purge(target: Target, document: str) -> Json:
 async def _sweep(
     data_dir: Path | None, database_url: str | None, tenant: str, actor: str, now: str | None
 ) -> dict[str, Any]:
+    async with _operating(data_dir, database_url) as admin:
+        swept = await admin.sweep_ephemeral(tenant_id=tenant, actor=actor, now=now)
+    return {"versionsDeprecated": swept.versions_deprecated}
+
+
+async def _purge_principal(data_dir: Path | None, database_url: str | None, **asked: Any) -> "PrincipalPurge":
+    async with _operating(data_dir, database_url) as admin:
+        return await admin.purge_principal(**asked)
+
+
+@asynccontextmanager
+async def _operating(data_dir: Path | None, database_url: str | None) -> AsyncIterator["MemoryAdmin"]:
     from corbits_memory.admin import MemoryAdmin
     from corbits_memory.cli.local import open_database
     from corbits_memory.server.startup import migrate, open_plane
@@ -103,8 +160,28 @@ async def _sweep(
         if place.embedded:
             await migrate(config.memory)
         async with open_plane(config, run_worker=False) as plane:
-            swept = await MemoryAdmin(plane.memory).sweep_ephemeral(tenant_id=tenant, actor=actor, now=now)
-    return {"versionsDeprecated": swept.versions_deprecated}
+            yield MemoryAdmin(plane.memory)
+
+
+def _print_purged(purged: "PrincipalPurge", *, as_json: bool) -> None:
+    if as_json:
+        told = {
+            "principal": purged.principal_id,
+            "documents": purged.documents,
+            "versions": purged.versions,
+            "held": purged.held,
+            "dryRun": purged.dry_run,
+        }
+        print_json(told)
+        return
+    verb = "would purge" if purged.dry_run else "purged"
+    typer.echo(
+        f"{verb} {purged.documents} documents of {clean(purged.principal_id)}, {purged.versions} versions"
+    )
+    if purged.held:
+        note(f"{purged.held} documents are durable and stay; --even-durable takes them too")
+    if purged.dry_run and purged.documents:
+        note("nothing is gone yet; --yes does it, and there is no way back")
 
 
 def _print_derived(told: Json) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from corbits_memory.core.enums import (
     AuditAction,
@@ -46,6 +46,7 @@ from corbits_memory.ports import (
     Access,
     DerivedDocument,
     ForgetResult,
+    OwnedDocument,
     PurgeResult,
     SweepResult,
     VersionState,
@@ -132,6 +133,16 @@ class RetentionService:
             lambda: self._purge_on_demand(tenant_id, actor_id, document_id, even_durable=even_durable)
         )
         return _purged(outcome, document_id)
+
+    async def owned(
+        self, *, tenant_id: str, principal_id: str, after: str, limit: int
+    ) -> list[OwnedDocument]:
+        """The next documents of a principal, by id."""
+        parameters = {"tenant": tenant_id, "principal": principal_id, "after": after, "limit": limit}
+        async with self._database.tenant(tenant_id) as conn:
+            cursor = conn.cursor(row_factory=class_row(OwnedDocument))
+            await cursor.execute(self._queries["owned"], parameters)
+            return await cursor.fetchall()
 
     async def set_class(
         self,

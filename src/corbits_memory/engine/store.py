@@ -46,6 +46,7 @@ from corbits_memory.ports import (
     HistoryPage,
     NewDocument,
     NewSubscription,
+    OwnedDocument,
     PurgeResult,
     Reranker,
     SearchQuery,
@@ -326,6 +327,13 @@ class PostgresDocumentStore:
         if purged.waiting:
             await self._worker.embed_soon(tenant_id)
         return purged.result
+
+    async def owned_documents(
+        self, *, tenant_id: str, principal_id: str, after: str, limit: int
+    ) -> Sequence[OwnedDocument]:
+        return await self._retention.owned(
+            tenant_id=tenant_id, principal_id=principal_id, after=after, limit=limit
+        )
 
     async def set_retention_class(
         self,

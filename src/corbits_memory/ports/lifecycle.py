@@ -36,6 +36,27 @@ class PurgeResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedDocument:
+    """A document of somebody's. ``held``: a durable version of it is not forgotten."""
+
+    document_id: str
+    versions: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrincipalPurge:
+    """What a person owned: ``documents`` and their ``versions`` that are gone, or would go in a ``dry_run``;
+    ``held``: documents that durable versions keep."""
+
+    principal_id: str
+    documents: int
+    versions: int
+    held: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionState:
     """A version after a change of its retention class or status."""
 

@@ -23,7 +23,14 @@ from corbits_memory.ports.feed import (
     NewSubscription,
     Subscription,
 )
-from corbits_memory.ports.lifecycle import AuditPage, ForgetResult, PurgeResult, SweepResult, VersionState
+from corbits_memory.ports.lifecycle import (
+    AuditPage,
+    ForgetResult,
+    OwnedDocument,
+    PurgeResult,
+    SweepResult,
+    VersionState,
+)
 from corbits_memory.ports.search import (
     SearchQuery,
     SearchResult,
@@ -188,6 +195,12 @@ class RetentionStore(Protocol):
         self, *, tenant_id: str, actor_id: str, document_id: str, even_durable: bool = False
     ) -> PurgeResult:
         """:meth:`purge` by an operator, whoever owns the document."""
+        ...
+
+    async def owned_documents(
+        self, *, tenant_id: str, principal_id: str, after: str, limit: int
+    ) -> Sequence[OwnedDocument]:
+        """The next documents of a principal behind the id ``after``, by id; forgotten ones too."""
         ...
 
     async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:

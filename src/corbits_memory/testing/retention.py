@@ -22,6 +22,7 @@ from corbits_memory.ports import (
     DerivedDocument,
     ForgetResult,
     NewDocument,
+    OwnedDocument,
     PurgeResult,
     SweepResult,
     VersionState,
@@ -107,6 +108,21 @@ class FakeRetention:
         return self._remove(
             document, actor_id, AuditAction.PURGE_ON_DEMAND, visible, even_durable=even_durable
         )
+
+    async def owned_documents(
+        self, *, tenant_id: str, principal_id: str, after: str, limit: int
+    ) -> list[OwnedDocument]:
+        owned = [
+            OwnedDocument(
+                document_id=known.document_id,
+                versions=known.version,
+                held=known.content.retention_class is RetentionClass.DURABLE
+                and known.status is not VersionStatus.TOMBSTONED,
+            )
+            for known in self.documents
+            if (known.tenant_id, known.owner) == (tenant_id, principal_id) and known.document_id > after
+        ]
+        return sorted(owned, key=lambda document: document.document_id)[:limit]
 
     async def set_retention_class(
         self,

@@ -50,3 +50,12 @@ RETURNING r.chunk_id
 -- Vectors carry the status and the tags that their searches filter by.
 UPDATE {table} e SET status = r.status, access_tags = r.access_tags FROM memory.search_row r
 WHERE e.tenant_id = %(tenant)s AND e.chunk_id = ANY (%(chunks)s) AND r.tenant_id = %(tenant)s AND r.chunk_id = e.chunk_id
+
+-- name: owned
+-- The next documents of a principal, with what a purge of each would take.
+SELECT d.id AS document_id, count(v.id) AS versions,
+  coalesce(bool_or(v.retention_class = 'durable' AND v.status <> 'tombstoned'), false) AS held
+FROM (SELECT o.id FROM memory.document o WHERE o.tenant_id = %(tenant)s AND o.owner_principal_id = %(principal)s
+        AND o.id > %(after)s ORDER BY o.id LIMIT %(limit)s) AS d
+LEFT JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.document_id = d.id
+GROUP BY d.id ORDER BY d.id
