@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.datasets import DataMissingError
 from benchmarks.report import replace_section, section
 
-PARTS = ("retrieval", "speed", "access", "start", "memory", "feed")
+PARTS = ("retrieval", "speed", "access", "start", "memory", "feed", "lifecycle")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +57,10 @@ async def _run(part: str, options: argparse.Namespace) -> str:
         from benchmarks.feed import run_feed
 
         return await run_feed(quick=options.quick)
+    if part == "lifecycle":
+        from benchmarks.lifecycle import run_lifecycle
+
+        return await run_lifecycle(quick=options.quick)
     from benchmarks.memory import run_memory
 
     return await run_memory()
