@@ -57,18 +57,30 @@ class Chunk:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a strategy makes of a document: a text to be stored as a chunk, in a role or none."""
+
+    text: str
+    role: str | None
+    token_count: int
+
+
 def token_count(text: str) -> int:
     return max(1, -(-len(text) // CHARS_PER_TOKEN))
 
 
 def chunk_text(text: str, caps: ChunkCaps = DEFAULT_CAPS) -> list[Chunk]:
     """The chunks of a text in order; together they cover all of it. Empty text has none."""
-    leaves = list(_leaves(text, 0, len(text), 0, caps.max_tokens * CHARS_PER_TOKEN))
-    groups = _merge(leaves, caps)
     return [
         Chunk(ordinal, text[start:end], token_count(text[start:end]), start, end)
-        for ordinal, (start, end) in enumerate(groups)
+        for ordinal, (start, end) in enumerate(cut_evenly(text, caps))
     ]
+
+
+def cut_evenly(text: str, caps: ChunkCaps) -> list[Span]:
+    """The spans of :func:`chunk_text`."""
+    return _merge(list(_leaves(text, 0, len(text), 0, caps.max_tokens * CHARS_PER_TOKEN)), caps)
 
 
 def _leaves(text: str, start: int, end: int, level: int, most: int) -> Iterator[Span]:

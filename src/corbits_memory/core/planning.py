@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps, chunk_text
+from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.enums import CreatedByKind, LineageClass, Provenance, TemporalClass
 from corbits_memory.core.limits import CHUNK_CHARS
+from corbits_memory.core.strategies import Chunker, Part, cut_recursively
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PART_SEPARATORS = ("\n\n", "\n", ". ", "。", " ")
@@ -46,13 +47,12 @@ def validate_text(text: str, what: str) -> str:
 
 
 def plan_chunks(
-    parts: Sequence[tuple[str, str | None]], caps: ChunkCaps = DEFAULT_CAPS
+    parts: Sequence[Part], caps: ChunkCaps = DEFAULT_CAPS, chunker: Chunker = cut_recursively
 ) -> tuple[PlannedChunk, ...]:
-    """Chunk each (text, role) part by itself; a piece inherits its part's role."""
-    pieces = [(chunk, role) for text, role in parts for chunk in chunk_text(text, caps)]
+    """The chunks of a document's (text, role) parts, as the strategy cuts them."""
     return tuple(
-        PlannedChunk(ordinal, chunk.text, role, chunk.token_count)
-        for ordinal, (chunk, role) in enumerate(pieces)
+        PlannedChunk(ordinal, piece.text, piece.role, piece.token_count)
+        for ordinal, piece in enumerate(chunker(parts, caps))
     )
 
 

@@ -1,0 +1,35 @@
+"""The ways to cut a document's text, by name. Each takes all of its parts, and loses no text of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from corbits_memory.core import markdown, turns
+from corbits_memory.core.chunking import STRATEGY, ChunkCaps, Piece, chunk_text, token_count
+
+Part = tuple[str, str | None]
+"""A text and its role."""
+Chunker = Callable[[Sequence[Part], ChunkCaps], Sequence[Piece]]
+"""Pieces in the order of the text. Pure: the same parts and caps give the same pieces, on any machine and day,
+so that a repeat is recognised and a replay can be repeated."""
+
+
+def cut_recursively(parts: Sequence[Part], caps: ChunkCaps) -> list[Piece]:
+    """Each part by itself; a piece inherits its part's role."""
+    return [
+        Piece(chunk.text, role, chunk.token_count) for text, role in parts for chunk in chunk_text(text, caps)
+    ]
+
+
+def cut_sections(parts: Sequence[Part], caps: ChunkCaps) -> list[Piece]:
+    """Each part by itself, before its headings."""
+    return [
+        Piece(text[start:end], role, token_count(text[start:end]))
+        for text, role in parts
+        for start, end in markdown.section_spans(text, caps)
+    ]
+
+
+BUILT_IN: Mapping[str, Chunker] = {
+    STRATEGY: cut_recursively,
+    markdown.STRATEGY: cut_sections,
+    turns.STRATEGY: turns.turn_pieces,
+}
