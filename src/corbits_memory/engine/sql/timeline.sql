@@ -23,7 +23,9 @@ WITH ended AS MATERIALIZED (
 SELECT v.occurred_at, v.title, d.adapter, d.external_ref, v.document_id, v.id AS version_id, v.kind, v.author, v.status,
   v.access_tags AS written, d.owner_principal_id, d.tags, (SELECT count(*) FROM ended) AS looked_at
 FROM ended v
-JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
+-- LIMIT: a look-up each; a join may read all of the tenant's.
+CROSS JOIN LATERAL (
+  SELECT * FROM memory.document o WHERE o.tenant_id = %(tenant)s AND o.id = v.document_id LIMIT 1) AS d
 WHERE memory.admits_version(v.status, v.access_tags, d.owner_principal_id, d.tags, d.id, %(principal)s, %(everything)s,
     %(allowed)s, %(refused)s, %(vetoed)s)
   AND (cardinality(%(kinds)s::text[]) = 0 OR v.kind = ANY (%(kinds)s))
