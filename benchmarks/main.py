@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.datasets import DataMissingError
 from benchmarks.report import replace_section, section
 
-PARTS = ("retrieval", "speed", "access", "start", "memory", "feed", "lifecycle")
+PARTS = ("retrieval", "speed", "access", "start", "memory", "feed", "lifecycle", "transfer")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +61,10 @@ async def _run(part: str, options: argparse.Namespace) -> str:
         from benchmarks.lifecycle import run_lifecycle
 
         return await run_lifecycle(quick=options.quick)
+    if part == "transfer":
+        from benchmarks.transfer import run_transfer
+
+        return await run_transfer(quick=options.quick)
     from benchmarks.memory import run_memory
 
     return await run_memory()

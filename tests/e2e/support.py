@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,8 @@ EXAMPLES = REPO / "examples"
 COMMAND = Path(sys.executable).with_name("corbits-memory")
 SECONDS = 60.0
 NO_MODEL = {"EMBED_PROVIDER": "none"}
+Run = Callable[..., tuple[int, str, str]]
+"""A command in this process: exit code, output, errors."""
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -124,3 +126,9 @@ def one_json(text: str) -> Any:
     """The one JSON document that a command printed."""
     assert text.count("\n") == 1, text
     return json.loads(text)
+
+
+def add(corbits: Run, text: str, *words: object) -> Any:
+    code, out, errors = corbits("add", text, "--title", "Harbour", "--json", *words)
+    assert code == 0, errors
+    return one_json(out)

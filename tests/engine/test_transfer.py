@@ -1,21 +1,23 @@
 """A tenant goes out as lines and comes back in another database, and is found again as it was."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Mapping
+import re
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 
 from corbits_memory.core.enums import EdgeRel, HintEnd
+from corbits_memory.engine.access import visibility_parameters
 from corbits_memory.engine.migrate import run_memory_migrations
+from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.engine.transfer.restore import Restored
 from corbits_memory.errors import InvalidInputError
-from corbits_memory.ports import EdgeHint, EntityHint, TextPart
+from corbits_memory.ports import EdgeHint, EntityHint, TextPart, Visibility
 from tests.engine.support import OpenStore, T, add, find, note, turn
 from tests.engine.test_access import access_of, grant
+from tests.engine.transferring import content, lines_of, of_kind, restore
 from tests.models.conftest import ModelServer
 from tests.support.postgres import NewDatabase
 
@@ -36,20 +38,6 @@ WORDS = (
     "oak",
     "treasure",
 )
-
-
-async def lines_of(store: PostgresDocumentStore, **options: Any) -> list[dict[str, Any]]:
-    # Through JSON, as a file has it.
-    return [json.loads(json.dumps(line)) async for line in store.exporter.export(tenant_id=T, **options)]
-
-
-async def restore(store: PostgresDocumentStore, lines: list[dict[str, Any]], tenant: str = T) -> Restored:
-    async def source() -> AsyncIterator[tuple[Mapping[str, Any], int]]:
-        for line in lines:
-            yield line, len(json.dumps(line))
-
-    steps = [step async for step in store.restorer.restore(source(), tenant_id=tenant)]
-    return steps[-1]
 
 
 async def corpus(store: PostgresDocumentStore) -> None:
@@ -100,7 +88,7 @@ async def test_what_comes_back_is_found_as_it_was(
         ]
         assert (theirs.evidence, theirs.degraded) == (ours.evidence, ours.degraded)
     # Nothing that is told of a version got lost on the way, and what was exported twice is the same.
-    assert sorted(map(_comparable, await lines_of(other_store))) == sorted(map(_comparable, lines))
+    assert content(await lines_of(other_store)) == content(lines)
 
 
 async def test_without_vectors_they_are_made_anew(
@@ -123,11 +111,12 @@ async def test_a_restore_that_was_interrupted_goes_on(
     store = await open_store(embed_url=word_server.url)
     await corpus(store)
     lines = await lines_of(store)
-    await restore(other_store, lines[: len(lines) // 2])
+    with pytest.raises(InvalidInputError, match="cut off"):
+        await restore(other_store, lines[: len(lines) // 2], batch_lines=10)
     await restore(other_store, lines)
     again = await restore(other_store, lines)
     assert (again.documents, again.versions, again.chunks) == (0, 0, 0)
-    assert sorted(map(_comparable, await lines_of(other_store))) == sorted(map(_comparable, lines))
+    assert content(await lines_of(other_store)) == content(lines)
 
 
 async def test_an_export_for_a_principal_holds_what_it_may_see(store: PostgresDocumentStore) -> None:
@@ -175,14 +164,42 @@ async def test_what_is_no_export_is_refused(store: PostgresDocumentStore, lines:
 
 
 async def test_an_empty_tenant_has_an_export_too(store: PostgresDocumentStore) -> None:
-    (head,) = await lines_of(store)
-    assert head["documents"] == 0
+    head, end = await lines_of(store)
+    assert (head["tenant"], set(end["end"].values())) == (T, {0})
+    done = await restore(store, [head, end], tenant="other")
+    assert done.documents == 0
+
+
+async def test_a_page_is_read_by_its_key_before_the_first_analyze(
+    store: PostgresDocumentStore, owner: psycopg.AsyncConnection[Any]
+) -> None:
+    """A tenant that nobody has counted yet must not be read as a whole for each page."""
+    await add(store, *(note(f"n{n}", external_ref=f"n{n}") for n in range(600)))
+    queries = load_queries("transfer")
+    ids = [document["id"] for document in of_kind(await lines_of(store), "document")]
+    scope = {
+        "tenant": T,
+        "generation": "g0",
+        "all": True,
+        **visibility_parameters(Visibility(principal_id="")),
+        "documents": ids[:200],
+        "after": ids[100],
+        "after_document": "",
+        "after_version": 0,
+        "limit": 200,
+    }
+    async with owner.transaction():
+        await owner.execute("SET LOCAL enable_bitmapscan = off")
+        for query in ("export_documents", "export_versions"):
+            rows = await owner.execute("EXPLAIN (ANALYZE, COSTS OFF) " + queries[query], scope)
+            plan = [row[0] for row in await rows.fetchall()]
+            scans = [line for line in plan if re.search(r"(Seq|Index|Index Only|Heap) Scan", line)]
+            assert scans, plan
+            for line in scans:
+                read = re.search(r"Index (?:Only )?Scan using .* rows=(\d+)", line)
+                assert read, line
+                assert int(read[1]) <= 200, line
 
 
 def _titles(lines: list[dict[str, Any]]) -> list[str]:
-    return [line["document"]["title"] for line in lines if "document" in line]
-
-
-def _comparable(line: dict[str, Any]) -> str:
-    # When it was exported is another moment each time.
-    return json.dumps({k: v for k, v in line.items() if k != "exported_at"}, sort_keys=True)
+    return [document["title"] for document in of_kind(lines, "document")]

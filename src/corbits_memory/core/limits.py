@@ -28,6 +28,15 @@ VERSION_REFS = 256
 ENTITY_HINTS = 256
 EDGES = 256
 
+# Exports.
+LINE_BYTES = 1024 * 1024 * 1024
+"""One line of an export: a raw capture of the longest text, escaped twice."""
+CHUNKS_PER_VERSION = CHUNKS_PER_DOCUMENT * 100
+"""Stored chunks: more than an incoming one of any text is cut into."""
+VERSION_TEXT_CHARS = TEXT_CHARS * 5 // 4
+"""Chunks repeat some of the one before."""
+VERSION_EDGES = 3 * VERSION_REFS
+
 # Requests.
 BODY_BYTES = 10 * 1024 * 1024
 BATCH_ITEMS = 1_000

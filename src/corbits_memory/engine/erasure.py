@@ -104,6 +104,7 @@ async def lock_erasable(conn: Connection, tenant_id: str, document_id: str) -> E
     if not tenant:
         return None
     queries = load_queries("erasure")
+    await conn.execute(queries["hold_restores"], {"tenant": tenant_id})
     found = await _fetch(conn, queries["lock_document"], tenant=tenant_id, document=document_id)
     if not found:
         return None

@@ -49,8 +49,8 @@ def import_files(
 ) -> None:
     """Remember files: Markdown and text as documents, each line of JSONL as one (its fields: those of add).
 
-    What `export` wrote comes back with its ids, versions, owners and times. Again, it changes nothing;
-    interrupted, it goes on where it was when it is started again.
+    What `export` wrote comes back with its ids, versions, owners and times, but for what was erased here. Again, it
+    changes nothing; interrupted, it goes on where it was when it is started again.
     """
     target = Target(
         data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
@@ -76,15 +76,24 @@ def _restore(paths: list[Path], target: Target, *, as_json: bool) -> None:
     told = run_async(restore(paths[0], target, size=paths[0].stat().st_size))
     if as_json:
         print_json(told)
-        return
-    skipped = f", {told['skipped']} skipped (their reference is another's here)" if told["skipped"] else ""
-    typer.echo(
-        f"{told['documents']} documents, {told['versions']} versions, {told['vectors']} vectors{skipped}"
-    )
-    if told["pendingVectors"]:
-        note(
-            f"{told['pendingVectors']} vectors are still to be made: by a running server, or by embed backfill."
-        )
+    else:
+        _print_restored(told)
+    if told["conflicts"]:
+        raise typer.Exit(FAILED)
+
+
+def _print_restored(told: dict[str, Any]) -> None:
+    typer.echo(f"{told['documents']} documents, {told['versions']} versions, {told['vectors']} vectors")
+    left_out = {
+        "skipped": "documents left out, since their reference is another's here",
+        "erased": "versions left out, since they were forgotten or purged here",
+        "conflicts": "versions left out, since their documents have others in their place here",
+        "withheld": "claims without reserved tags that nothing they were made from carries here",
+        "pendingVectors": "vectors still to be made, by a running server or by embed backfill",
+    }
+    for name, what in left_out.items():
+        if told[name]:
+            note(f"{what}: {told[name]}")
 
 
 async def _import(

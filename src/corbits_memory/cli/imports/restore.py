@@ -6,24 +6,37 @@ from pathlib import Path
 from typing import Any
 
 from corbits_memory.cli.backend import Target
-from corbits_memory.cli.imports.items import PIECE_BYTES_MAX
 from corbits_memory.cli.imports.progress import make_watcher
+from corbits_memory.core.limits import LINE_BYTES
 from corbits_memory.errors import ConfigError, InvalidInputError
 
-HEAD = b'{"corbits-memory-export"'
+NAME = "corbits-memory-export"
+HEAD = b'{"' + NAME.encode() + b'"'
+FIRST_LINE_BYTES = 64 * 1024
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does."""
+    """Whether a file's first line says that it is an export; one that is damaged begins as ours do."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as stream:
-            return path.is_file() and stream.read(len(HEAD)) == HEAD
+            first = stream.readline(FIRST_LINE_BYTES)
     except OSError:
         return False
+    try:
+        parsed = json.loads(first)
+    except (ValueError, RecursionError):
+        return first.startswith(HEAD)
+    return isinstance(parsed, dict) and NAME in parsed
 
 
 async def restore(path: Path, target: Target, *, size: int) -> dict[str, Any]:
-    """How much came back; ``size`` is the file's, in bytes. Raises ``ConfigError``, ``InvalidInputError``."""
+    """How much came back; ``size`` is the file's, in bytes.
+
+    Raises ``ConfigError``, and ``InvalidInputError``, ``ConflictError`` or ``DatabaseError`` for the line that is
+    no part of an export or can't be read back here.
+    """
     from corbits_memory.cli.local import open_database
     from corbits_memory.server.startup import migrate, open_plane
 
@@ -48,6 +61,9 @@ async def restore(path: Path, target: Target, *, size: int) -> dict[str, Any]:
         "chunks": done.chunks,
         "vectors": done.vectors,
         "skipped": done.skipped,
+        "erased": done.erased,
+        "conflicts": done.conflicts,
+        "withheld": done.withheld,
         "pendingVectors": waiting,
     }
 
@@ -65,20 +81,27 @@ class _Lines:
 
     async def __aiter__(self) -> AsyncIterator[tuple[Mapping[str, Any], int]]:
         with self._path.open("rb") as stream:
-            number = 0
-            while line := stream.readline(PIECE_BYTES_MAX + 1):
+            number, blank = 0, 0
+            while line := stream.readline(LINE_BYTES + 1):
                 number += 1
                 self._size += len(line)
-                if line.strip():
-                    yield self._parsed(line, number), len(line)
+                if not line.strip():
+                    blank = blank or number
+                    continue
+                if blank:
+                    # After the end they harm nothing; before it the lines would be counted wrong.
+                    raise InvalidInputError(f"line {blank} is no line of an export: it is blank")
+                yield self._parsed(line, number), len(line)
 
     def _parsed(self, line: bytes, number: int) -> Mapping[str, Any]:
         try:
-            parsed = json.loads(line)
+            parsed = json.loads(line, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             parsed = None
-        if not isinstance(parsed, dict):
-            raise InvalidInputError(
-                f"{self._path}:{number} is not a line of an export: it is cut off or damaged"
-            )
+        if not isinstance(parsed, dict) or len(line) > LINE_BYTES:
+            raise InvalidInputError(f"line {number} is no line of an export: it is cut off or damaged")
         return parsed
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)

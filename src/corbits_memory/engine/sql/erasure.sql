@@ -5,6 +5,11 @@
 SELECT d.owner_principal_id, d.tags, d.adapter, d.external_ref, d.thread_seq
 FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s FOR UPDATE
 
+-- name: hold_restores
+-- No batch of an import is written until this transaction ends, and one that is being written is waited for: it may put
+-- a turn behind this document's, with a vector that holds its text.
+SELECT pg_advisory_xact_lock(hashtext('memory.erasure'), hashtext(%(tenant)s))
+
 -- name: hold_for_replay
 -- The documents of some raw captures: none of them is forgotten or purged before this transaction ends, and one that
 -- is being erased is waited for.

@@ -1,51 +1,52 @@
 """Reads an export back. Ids, numbers, times, owners and tags stay; what search reads is made here anew.
 
-A batch is a transaction, and rows that are here already stay as they are: an interrupted restore goes on when
-it is started again.
+What holds, wherever a batch ends and wherever the process is killed: a version stands here with all of its text or
+not at all, so that the same import, started again, adds what is missing and nothing else. What was erased here stays
+erased, also when that happens while an import runs. Nothing is left out in silence.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
+import psycopg
 
-from corbits_memory.core.text import ends_with_question, normalise, word_count
-from corbits_memory.engine.access import note_tags
-from corbits_memory.engine.drafts import WORD_COUNT_CHARS, head_text
-from corbits_memory.engine.neighbours import enqueue
-from corbits_memory.engine.pool import Connection, Database
-from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.transfer.export import FORMAT, FORMAT_VERSION
+from corbits_memory.engine.pool import Database, run_again
+from corbits_memory.engine.transfer.batch import Withheld, Written
+from corbits_memory.engine.transfer.fields import located
+from corbits_memory.engine.transfer.lines import Here, check_header
+from corbits_memory.engine.transfer.pieces import Piece, Reader
+from corbits_memory.engine.transfer.write import settle_claims, write_batch
 from corbits_memory.engine.vectors import Standing, VectorRegistry, VectorSpace
-from corbits_memory.errors import InvalidInputError
+from corbits_memory.errors import DatabaseError, InvalidInputError, MemoryError
 from corbits_memory.ports import Embedder
+from corbits_memory.validation import check_identifier
 
 BATCH_LINES = 1_000
 BATCH_CHARS = 8_000_000
-KINDS = ("raw_capture", "document", "version", "chunk", "entity", "edge")
+UNSETTLED = 10_000
+"""So many claims may wait for what they were made from, which the file may hold further down."""
 
-Row = dict[str, Any]
+Source = AsyncIterator[tuple[Mapping[str, Any], int]]
 
 
 @dataclass(slots=True)
 class Restored:
-    """How much has come back so far. ``skipped`` documents have a reference that is another's here."""
+    """How much has come back so far.
+
+    ``chunks`` are those that became searchable. Left out were: ``skipped`` documents, whose reference is another's
+    here; ``erased`` versions, which were forgotten or purged here; ``conflicts``, versions whose place another one
+    has here. ``withheld``: claims without some of their tags, since what they were made from doesn't carry them.
+    """
 
     documents: int = 0
     versions: int = 0
     chunks: int = 0
     vectors: int = 0
     skipped: int = 0
-
-
-@dataclass(slots=True)
-class _Batch:
-    rows: dict[str, list[Row]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
-    vectors: dict[str, str] = field(default_factory=dict)
-    lines: int = 0
-    chars: int = 0
+    erased: int = 0
+    conflicts: int = 0
+    withheld: int = 0
 
 
 class Restorer:
@@ -53,207 +54,122 @@ class Restorer:
         self._database = database
         self._registry = registry
         self._embedder = embedder
-        self._queries = load_queries("transfer")
 
     async def restore(
-        self, lines: AsyncIterator[tuple[Mapping[str, Any], int]], *, tenant_id: str
+        self, lines: Source, *, tenant_id: str, batch_lines: int = BATCH_LINES
     ) -> AsyncIterator[Restored]:
         """Read ``(line, its size)``, and tell after each batch how much has come back.
 
-        Raises ``InvalidInputError`` for what is no export; what was read before it stays.
+        A batch is a transaction; it ends with the version that makes it ``batch_lines`` or more.
+
+        Raises ``InvalidInputError`` (what stands in a line can't be), ``ConflictError`` (or can't be here) and
+        ``DatabaseError``, with the numbers of the lines; what was read before stays.
         """
-        run = _Run(self._database, self._queries, tenant_id)
-        batch = _Batch()
-        opened = False
-        async for line, size in lines:
-            if not opened:
-                check_header(line)
-                run.space = await self._space(tenant_id, line)
-                opened = True
-                continue
-            _take(batch, line, size)
-            if batch.lines >= BATCH_LINES or batch.chars >= BATCH_CHARS:
-                yield await run.write(batch)
-                batch = _Batch()
-        if not opened:
-            raise InvalidInputError("the file is empty; an export begins with a line that says what it is")
-        yield await run.write(batch)
+        check_identifier("tenant_id", tenant_id)
+        run: _Run | None = None
+        number = 0
+        try:
+            async for line, size in lines:
+                number += 1
+                if run is None:
+                    run = await self._open(line, tenant_id)
+                    continue
+                run.take(line, number, size)
+                if run.lines >= batch_lines or run.chars >= BATCH_CHARS:
+                    yield await run.write()
+            if run is None:
+                raise InvalidInputError(
+                    "the file is empty; an export begins with a line that says what it is"
+                )
+            run.reader.close()
+            yield await run.write()
+        except MemoryError:
+            if run is not None:
+                await run.settle()
+            raise
+        await run.settle()
+        yield run.done
 
-    async def _space(self, tenant_id: str, head: Mapping[str, Any]) -> VectorSpace | None:
+    async def _open(self, line: Mapping[str, Any], tenant_id: str) -> "_Run":
+        try:
+            header = check_header(line)
+        except InvalidInputError as error:
+            raise located(error, 1) from None
+        async with self._database.tenant(tenant_id) as conn:
+            rows = await conn.execute("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)")
+            languages = frozenset([str(row[0]) async for row in rows])
+        return _Run(self, Here(tenant_id=tenant_id, languages=languages, header=header))
+
+    async def space(self, here: Here) -> VectorSpace | None:
         """Where the export's vectors go: only when the model that is configured here made them."""
-        model = head.get("model")
-        if self._embedder is None or not isinstance(model, Mapping):
+        if self._embedder is None or here.header.model_key != self._embedder.model_key:
             return None
-        if model.get("model_key") != self._embedder.model_key:
-            return None
-        space, standing = await self._registry.claim(tenant_id, self._embedder)
-        return space if standing is Standing.ACTIVE and model.get("dims") == space.dims else None
+        space, standing = await self._registry.claim(here.tenant_id, self._embedder)
+        return space if standing is Standing.ACTIVE and here.header.dims == space.dims else None
 
+    async def write(self, here: Here, space: VectorSpace | None, pieces: list[Piece]) -> Written:
+        async def write() -> Written:
+            async with self._database.tenant(here.tenant_id) as conn:
+                return await write_batch(conn, here.tenant_id, pieces, space)
 
-def check_header(line: Mapping[str, Any]) -> None:
-    """Raises ``InvalidInputError`` unless this is the first line of an export that this release reads."""
-    if FORMAT not in line:
-        raise InvalidInputError(f"this is no export: its first line has no {FORMAT}")
-    if line[FORMAT] != FORMAT_VERSION:
-        raise InvalidInputError(
-            f"this export has the format version {line[FORMAT]}; this release reads {FORMAT_VERSION}. Upgrade it."
-        )
+        try:
+            return await run_again(write)
+        except DatabaseError as error:
+            if not isinstance(error.__cause__, psycopg.Error):
+                raise
+            place = f"lines {pieces[0].first} to {pieces[-1].last}"
+            raise DatabaseError(f"{place}: {error.message}", details=error.details) from error.__cause__
 
+    async def settle(self, here: Here, withheld: list[Withheld]) -> int:
+        async def settle() -> int:
+            async with self._database.tenant(here.tenant_id) as conn:
+                return await settle_claims(conn, here.tenant_id, withheld)
 
-def _take(batch: _Batch, line: Mapping[str, Any], size: int) -> None:
-    kind = next((name for name in KINDS if name in line), None)
-    row = line.get(kind or "")
-    if kind is None or not isinstance(row, dict) or not isinstance(row.get("id"), str):
-        raise InvalidInputError(f"a line of an export holds one of {', '.join(KINDS)}, an object with an id")
-    batch.rows[kind].append(row)
-    if kind == "chunk" and isinstance(line.get("vector"), str):
-        batch.vectors[row["id"]] = line["vector"]
-    batch.lines += 1
-    batch.chars += size
+        return await run_again(settle) if withheld else 0
 
 
 class _Run:
-    """One restore: what it knows from the lines before."""
+    """One restore: the batch that is being filled, and what is known of those before."""
 
-    def __init__(self, database: Database, queries: Mapping[str, Any], tenant_id: str) -> None:
-        self._database = database
-        self._queries = queries
-        self._tenant_id = tenant_id
-        self._done = Restored()
-        self._versions: dict[str, Row] = {}
-        self._entities: dict[str, str] = {}
-        self.space: VectorSpace | None = None
+    def __init__(self, restorer: Restorer, here: Here) -> None:
+        self._restorer = restorer
+        self._here = here
+        self._space: VectorSpace | None = None
+        self._asked = False
+        self._pieces: list[Piece] = []
+        self._unsettled: list[Withheld] = []
+        self._skipped = ""
+        self.reader = Reader(here)
+        self.done = Restored()
+        self.lines = 0
+        self.chars = 0
 
-    async def write(self, batch: _Batch) -> Restored:
-        rows = batch.rows
-        async with self._database.tenant(self._tenant_id) as conn:
-            capture = load_queries("capture")
-            tenant = {"tenant": self._tenant_id}
-            await conn.execute(capture["create_tenant"], tenant)
-            (generation,) = [row[0] async for row in await conn.execute(capture["lock_tenant"], tenant)]
-            if rows["raw_capture"]:
-                await self._run(conn, "restore_raw_captures", rows=rows["raw_capture"])
-            fresh_documents = await self._documents(conn, rows["document"])
-            versions = await self._known_versions(conn, rows["version"])
-            fresh_versions = []
-            if versions:
-                fresh_versions = await self._ids(
-                    conn, "restore_versions", rows=versions, generation=generation
-                )
-            chunks, vectors = await self._chunks(conn, rows["chunk"], batch.vectors, generation)
-            await self._graph(conn, rows["entity"], rows["edge"])
-            await conn.execute(
-                capture["finish"],
-                {
-                    **tenant,
-                    "versions": fresh_versions,
-                    "documents": len(fresh_documents),
-                    "chunks": chunks,
-                    "languages": sorted({row["language"] for row in versions}),
-                },
-            )
-        done = self._done
-        done.documents += len(fresh_documents)
-        done.versions += len(fresh_versions)
-        done.chunks += chunks
-        done.vectors += vectors
-        return done
+    def take(self, line: Mapping[str, Any], number: int, size: int) -> None:
+        for piece in self.reader.take(line, number, size):
+            self._pieces.append(piece)
+            self.lines += piece.last - piece.first + 1
+            self.chars += piece.size
 
-    async def _documents(self, conn: Connection, rows: list[Row]) -> list[str]:
-        if not rows:
-            return []
-        # The page before is done with: its chunks have all come.
-        self._versions = {}
-        fresh = await self._ids(conn, "restore_documents", rows=rows)
-        await note_tags(
-            conn,
-            self._tenant_id,
-            {tag for row in rows for tag in (*row["access_tags"], *row["system_tags"])},
-        )
-        return fresh
+    async def write(self) -> Restored:
+        pieces, self._pieces = self._pieces, []
+        self.lines = self.chars = 0
+        if not pieces:
+            return self.done
+        if not self._asked:
+            self._space = await self._restorer.space(self._here)
+            self._asked = True
+        written = await self._restorer.write(self._here, self._space, pieces)
+        for name in ("documents", "versions", "chunks", "vectors", "erased", "conflicts"):
+            setattr(self.done, name, getattr(self.done, name) + getattr(written, name))
+        # A document may go on in the next batch: documents come in order, so it is the last of this one.
+        self.done.skipped += sum(document > self._skipped for document in written.skipped)
+        self._skipped = max([self._skipped, *written.skipped])
+        self._unsettled += written.unsettled
+        if len(self._unsettled) > UNSETTLED:
+            await self.settle()
+        return self.done
 
-    async def _known_versions(self, conn: Connection, rows: list[Row]) -> list[Row]:
-        """Versions of documents that are here; those of the others are left out."""
-        if not rows:
-            return []
-        wanted = sorted({row["document_id"] for row in rows})
-        here = {row["id"] for row in await self._fetch(conn, "known_documents", ids=wanted)}
-        self._done.skipped += len(wanted) - len(here)
-        known = [row for row in rows if row["document_id"] in here]
-        self._versions.update((row["id"], row) for row in known)
-        return known
-
-    async def _chunks(
-        self, conn: Connection, rows: list[Row], vectors: Mapping[str, str], generation: str
-    ) -> tuple[int, int]:
-        """How many chunks became searchable now, and how many of them with their vector."""
-        rows = [row for row in rows if row["version_id"] in self._versions]
-        if not rows:
-            return 0, 0
-        await self._run(conn, "restore_chunks", rows=rows)
-        analysed = [_analysed(row, self._versions[row["version_id"]]) for row in rows]
-        searchable = await self._fetch(conn, "restore_search_rows", rows=analysed, generation=generation)
-        embedded: list[str] = []
-        if self.space is not None:
-            embedded = [row["chunk_id"] for row in searchable if row["chunk_id"] in vectors]
-            await conn.execute(
-                self.space.compose(load_queries("vectors")["store_vectors"]),
-                {
-                    "tenant": self._tenant_id,
-                    "chunks": embedded,
-                    "vectors": [vectors[chunk_id] for chunk_id in embedded],
-                    # None of them is queued yet.
-                    "enqueued": [None] * len(embedded),
-                },
-            )
-        waiting = [row for row in searchable if row["chunk_id"] not in set(embedded)]
-        await enqueue(conn, self._tenant_id, waiting)
-        return len(searchable), len(embedded)
-
-    async def _graph(self, conn: Connection, entities: list[Row], edges: list[Row]) -> None:
-        if entities:
-            await self._run(conn, "restore_entities", rows=entities)
-            named = await self._fetch(conn, "entity_ids", rows=entities)
-            self._entities.update((row["exported"], row["id"]) for row in named)
-        if edges:
-            rows = [
-                {**edge, "to_ref": self._entities.get(edge["to_ref"], edge["to_ref"])}
-                if edge["to_type"] == "entity"
-                else edge
-                for edge in edges
-            ]
-            await self._run(conn, "restore_edges", rows=rows)
-        # Entities are told again with each page that names them.
-        self._entities = {} if len(self._entities) > BATCH_LINES * 10 else self._entities
-
-    async def _run(self, conn: Connection, query: str, **parameters: Any) -> None:
-        await conn.execute(self._queries[query], self._bind(parameters))
-
-    async def _ids(self, conn: Connection, query: str, **parameters: Any) -> list[str]:
-        rows = await conn.execute(self._queries[query], self._bind(parameters))
-        return [row[0] async for row in rows]
-
-    async def _fetch(self, conn: Connection, query: str, **parameters: Any) -> list[Row]:
-        cursor = conn.cursor(row_factory=dict_row)
-        await cursor.execute(self._queries[query], self._bind(parameters))
-        return await cursor.fetchall()
-
-    def _bind(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        if "rows" in parameters:
-            parameters["rows"] = Jsonb(parameters["rows"])
-        return {"tenant": self._tenant_id, **parameters}
-
-
-def _analysed(chunk: Row, version: Row) -> Row:
-    text = chunk["text"]
-    several = version.get("chunks", 1) > 1
-    return {
-        "id": chunk["id"],
-        "version_id": version["id"],
-        "ordinal": chunk["ordinal"],
-        "context_key": version["thread"] or (version["document_id"] if several else None),
-        "head": normalise(head_text(version["title"], version["author"])),
-        "body": normalise(text),
-        "words": word_count(text[:WORD_COUNT_CHARS]),
-        "asks": ends_with_question(text),
-    }
+    async def settle(self) -> None:
+        """Of the claims that wait, take the tags away that nothing they were made from carries."""
+        waiting, self._unsettled = self._unsettled, []
+        self.done.withheld += await self._restorer.settle(self._here, waiting)
