@@ -68,7 +68,7 @@ def test_a_persons_data_is_exported_alone(corbits: Run) -> None:
     assert (code, "--principal" in errors) == (2, True)
 
 
-@pytest.mark.parametrize("damage", [b'{"corbits-memory-export":1}\n{"docu', b'{"corbits-memory-export":7}\n'])
+@pytest.mark.parametrize("damage", [b'{"corbits-memory-export":2}\n{"docu', b'{"corbits-memory-export":7}\n'])
 def test_a_damaged_export_is_refused_in_one_line(corbits: Run, tmp_path: Path, damage: bytes) -> None:
     file = tmp_path / "damaged.jsonl"
     file.write_bytes(damage)
@@ -164,7 +164,7 @@ def test_what_has_another_in_its_place_is_told_and_an_error(
     )
 
 
-HEAD = b'{"corbits-memory-export":1,"tenant":"default"}\n'
+HEAD = b'{"corbits-memory-export":2,"tenant":"default"}\n'
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,18 @@ async def test_opening_can_be_tried_again_after_migrating(
         await until_disconnected(owner)
 
 
+async def test_a_schema_of_another_release_is_not_ready(database_url: str) -> None:
+    """A newer release has migrated meanwhile: a balancer has to know."""
+    store = lexical(database_url)
+    await store.open()
+    await store.ready()
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as owner:
+        await owner.execute("INSERT INTO memory._migrations (name, checksum) VALUES ('9999_later.sql', 'x')")
+    with pytest.raises(MigrationError, match=r"9999_later.*install that one"):
+        await store.ready()
+    await store.close()
+
+
 async def test_a_failed_open_leaves_the_models_usable(new_database: NewDatabase) -> None:
     reranker = Closable()
     store = lexical(new_database(), reranker=reranker)

@@ -153,9 +153,9 @@ async def test_a_document_whose_reference_is_taken_is_left_out(
         [],
         [{"title": "a", "text": "b"}],
         [{"corbits-memory-export": 99}],
-        [{"corbits-memory-export": 1}, {"nonsense": {}}],
-        [{"corbits-memory-export": 1}, {"document": {"title": "no id"}}],
-        [{"corbits-memory-export": 1}, {"document": []}],
+        [{"corbits-memory-export": 2}, {"nonsense": {}}],
+        [{"corbits-memory-export": 2}, {"document": {"title": "no id"}}],
+        [{"corbits-memory-export": 2}, {"document": []}],
     ],
 )
 async def test_what_is_no_export_is_refused(store: PostgresDocumentStore, lines: list[Any]) -> None:

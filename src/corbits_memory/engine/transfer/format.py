@@ -16,7 +16,7 @@ So a version and its text stand together, and whoever reads holds no more than o
 
 from typing import Any
 
-FORMAT, FORMAT_VERSION = "corbits-memory-export", 1
+FORMAT, FORMAT_VERSION = "corbits-memory-export", 2
 KINDS = ("document", "raw_capture", "version", "chunk", "edge")
 END = "end"
 

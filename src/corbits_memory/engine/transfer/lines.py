@@ -64,7 +64,8 @@ def check_header(line: Mapping[str, Any]) -> Header:
         raise InvalidInputError(f"this is no export: {FORMAT} in its first line must be a number")
     if version != FORMAT_VERSION:
         raise InvalidInputError(
-            f"this export has the format version {version}; this release reads {FORMAT_VERSION}. Upgrade it."
+            f"this export has the format version {version}, and this release reads {FORMAT_VERSION}: "
+            + ("upgrade to import it" if version > FORMAT_VERSION else "export it anew with this release")
         )
     problems = Problems()
     tenant = problems.required_identifier("tenant", line.get("tenant"))
