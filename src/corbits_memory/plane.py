@@ -230,12 +230,14 @@ class Memory:
         occurred_before: datetime | str | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         max_per_document: int = 1,
+        valid_at: datetime | str | None = None,
         as_of: datetime | str | None = None,
     ) -> SearchResult:
         """Find what answers ``query``, best first, among what the principal may see.
 
-        ``limit`` is 1 to 50. ``kinds``, ``entity_ids``, ``attributes``, ``occurred_after`` and
-        ``occurred_before`` narrow the memory's own hits; an empty list filters nothing, and a blank query
+        ``limit`` is 1 to 50. ``kinds``, ``entity_ids``, ``attributes``, ``occurred_after``,
+        ``occurred_before`` and ``valid_at`` (by ``valid_from`` and ``valid_until``, where a document has them)
+        narrow the memory's own hits; an empty list filters nothing, and a blank query
         needs kinds or entity ids. ``sources`` picks among ``local`` and the ids of live sources (all when
         empty); live hits are seen with the host's own tokens. ``profile`` is the ranking, by default the
         store's. ``generation`` searches another generation than the live one. ``explain`` adds the parts
@@ -261,6 +263,7 @@ class Memory:
             occurred_before=occurred_before,
             attributes=attributes,
             max_per_document=max_per_document,
+            valid_at=valid_at,
             as_of=as_of,
         )
         return await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)

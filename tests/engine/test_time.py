@@ -234,6 +234,42 @@ async def test_more_past_than_one_search_reads_is_said(
         assert len(await listed(store, then)) == 3
 
 
+# --- validity ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", list(SearchProfile))
+async def test_only_what_is_valid_then_is_found(
+    open_store: OpenStore, word_server: ModelServer, profile: SearchProfile
+) -> None:
+    """From ``valid_from`` on and before ``valid_until``; in both channels, as words and as vectors."""
+    store = await open_store(embed_url=word_server.url)
+    day = timedelta(days=1)
+    await add(
+        store,
+        note("fare always"),
+        note("fare from noon", valid_from=NOON),
+        note("fare until noon", valid_until=NOON),
+        note("fare for a day", valid_from=NOON, valid_until=NOON + day),
+    )
+    for instant_, expected in (
+        (NOON - timedelta(microseconds=1), ["fare always", "fare until noon"]),
+        (NOON, ["fare always", "fare for a day", "fare from noon"]),
+        (NOON + day, ["fare always", "fare from noon"]),
+        (None, ["fare always", "fare for a day", "fare from noon", "fare until noon"]),
+    ):
+        found = await search(store, "fare", None, valid_at=instant_, profile=profile)
+        assert snippets(found) == expected, instant_
+
+
+async def test_validity_of_then_counts_in_the_past(store: PostgresDocumentStore, owner: Owner) -> None:
+    await add(store, note("fare", external_ref="a", valid_until=NOON), note("fare ends", external_ref="b"))
+    then = await instant(owner)
+    await add(store, note("x", external_ref="a"), note("y", external_ref="b"))
+    assert snippets(await search(store, "fare", then, valid_at=NOON)) == ["fare ends"]
+    before = NOON - timedelta(days=1)
+    assert snippets(await search(store, "fare", then, valid_at=before)) == ["fare", "fare ends"]
+
+
 # --- the timeline ------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,9 @@ def search(
     kind: Kind = None,
     after: OccurredAfter = None,
     before: OccurredBefore = None,
+    valid_at: Annotated[
+        str | None, typer.Option(help="Only what is valid at this instant.", show_default=False)
+    ] = None,
     as_of: AsOf = None,
     profile: Annotated[
         str | None, typer.Option(help="Ranking: default or compat.", show_default=False)
@@ -62,6 +65,7 @@ def search(
         "kinds": kind or None,
         "occurred_after": after,
         "occurred_before": before,
+        "valid_at": valid_at,
         "as_of": as_of,
         "profile": profile,
         "explain": explain or None,

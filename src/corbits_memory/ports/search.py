@@ -29,6 +29,8 @@ class SearchQuery:
     occurred_before: datetime | None = None
     attributes: Mapping[str, Scalar] = field(default_factory=dict)
     max_per_document: int = 1
+    valid_at: datetime | None = None
+    """Only what says that it holds at this instant; what says nothing of it always holds."""
     as_of: datetime | None = None
     """What was there at this instant, in the versions of then; None: now."""
 

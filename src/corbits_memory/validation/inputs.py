@@ -88,4 +88,5 @@ class SearchInput:
     occurred_before: datetime | str | None = None
     attributes: Mapping[str, Scalar] | None = None
     max_per_document: int | None = 1
+    valid_at: datetime | str | None = None
     as_of: datetime | str | None = None

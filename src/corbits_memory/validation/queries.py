@@ -83,6 +83,7 @@ def search_query(given: SearchInput, *, now: datetime) -> SearchQuery:
         max_per_document=problems.integer(
             "max_per_document", given.max_per_document, low=1, high=limits.MAX_PER_DOCUMENT, default=1
         ),
+        valid_at=problems.instant("valid_at", given.valid_at),
         as_of=_as_of(problems, given.as_of, now),
     )
     if query.as_of is not None:

@@ -131,6 +131,9 @@ class SearchRequest(Request):
     occurred_before: fields.Instant | None = None
     attributes: fields.Attributes | None = None
     max_per_document: Annotated[int, Field(ge=1, le=limits.MAX_PER_DOCUMENT)] | None = None
+    valid_at: fields.Instant | None = Field(
+        None, description="Only what is valid at this instant, by its valid_from and valid_until."
+    )
     as_of: fields.Instant | None = Field(
         None, description="Answer from what was there at this instant, in the versions of then."
     )

@@ -100,6 +100,13 @@ BEGIN
   IF p_scope ? 'attributes' THEN
     predicate := predicate || format(' AND r.attributes @> %L::jsonb', p_scope -> 'attributes');
   END IF;
+  -- Vectors carry no validity: it is looked up.
+  IF p_scope ? 'valid_at' THEN
+    predicate := predicate || format(
+      ' AND EXISTS (SELECT FROM memory.search_row w WHERE w.tenant_id = %1$L AND w.chunk_id = r.chunk_id'
+      ' AND coalesce(w.valid_from <= %2$L::timestamptz, true) AND coalesce(w.valid_until > %2$L::timestamptz, true))',
+      tenant, p_scope ->> 'valid_at');
+  END IF;
   IF p_scope ? 'before' THEN
     predicate := predicate || format(' AND (r.occurred_at, r.version_id) < (%L::timestamptz, %L)',
       p_scope -> 'before' ->> 0, p_scope -> 'before' ->> 1);

@@ -55,6 +55,7 @@ async def retrieve_past(
             "occurred_after": query.occurred_after,
             "occurred_before": query.occurred_before,
             "attributes": Jsonb(dict(query.attributes)),
+            "valid_at": query.valid_at,
             **visibility_parameters(visibility),
         },
         namedtuple_row,

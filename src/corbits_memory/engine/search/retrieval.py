@@ -73,6 +73,7 @@ async def scope_of(reading: Reading, query: SearchQuery, visibility: Visibility)
         "occurred_after": _iso(query.occurred_after),
         "occurred_before": _iso(query.occurred_before),
         "attributes": dict(query.attributes),
+        "valid_at": _iso(query.valid_at),
         "as_of": _iso(query.as_of),
     }
     asked = {name: value for name, value in filters.items() if value not in (None, [], {})}

@@ -33,7 +33,7 @@ SELECT chunk_id, embedding FROM {table} WHERE tenant_id = %(tenant)s AND chunk_i
 -- versions were looked at. What was only taken out of use is searched with the rest.
 WITH ended AS MATERIALIZED (
   SELECT v.id, v.document_id, v.title, v.author, v.thread, v.kind, v.language, v.status, v.access_tags, v.attributes,
-    v.occurred_at, v.valid_until, v.temporal_class, v.authority, coalesce(v.superseded_at, v.deprecated_at) AS ended_at
+    v.occurred_at, v.valid_from, v.valid_until, v.temporal_class, v.authority, coalesce(v.superseded_at, v.deprecated_at) AS ended_at
   FROM memory.tenant_state s
   JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.generation = coalesce(%(generation)s::text, s.live_generation)
   WHERE s.tenant_id = %(tenant)s AND coalesce(v.superseded_at, v.deprecated_at) > %(as_of)s
@@ -51,6 +51,8 @@ WHERE memory.admits_version(v.status, v.access_tags, d.owner_principal_id, d.tag
   AND (%(occurred_after)s::timestamptz IS NULL OR v.occurred_at >= %(occurred_after)s)
   AND (%(occurred_before)s::timestamptz IS NULL OR v.occurred_at < %(occurred_before)s)
   AND v.attributes @> %(attributes)s
+  AND (%(valid_at)s::timestamptz IS NULL
+       OR coalesce(v.valid_from <= %(valid_at)s, true) AND coalesce(v.valid_until > %(valid_at)s, true))
   AND (cardinality(%(entities)s::text[]) = 0 OR v.document_id IN (
     SELECT e.from_ref FROM memory.edge e WHERE e.tenant_id = %(tenant)s AND e.to_type = 'entity'
       AND e.to_ref = ANY (%(entities)s) AND e.from_type = 'document'))
