@@ -98,7 +98,8 @@ def test_nothing_of_anns_comes_out_or_changes_whatever_is_named(
         answer = world.ask(who, operation.method, f"{path}?{QUERY}", json=body)
         assert answer.status_code in {200, 400, 403, 404, 409, 501}, answer.text
         assert CANARY not in answer.text + str(answer.headers)
-        assert world.document not in answer.text
+        # Bob is an administrator of Ann's tenant, and the audit tells administrators ids.
+        assert world.document not in answer.text or (who, operation.id) == ("bob", "memory_audit")
         assert world.version not in answer.text
         assert ENTITY not in answer.text
     # Bob works in Ann's own tenant, whose counters move: that Ann's documents stand is looked at below.
