@@ -18,6 +18,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from anyio import to_thread
+
 from corbits_memory import live
 from corbits_memory.access.control import AccessControl
 from corbits_memory.core import limits
@@ -49,6 +51,7 @@ from corbits_memory.ports import (
     GrantStore,
     HistoryPage,
     NewDocument,
+    Once,
     PurgeResult,
     Scalar,
     SearchQuery,
@@ -77,6 +80,7 @@ from corbits_memory.validation import (
     check_share,
     feed_query,
     new_document,
+    once_of,
     search_query,
     timeline_query,
 )
@@ -138,6 +142,7 @@ class Memory:
         thread: str | None = None,
         author: str | None = None,
         language: str | None = None,
+        idempotency_key: str | None = None,
     ) -> AddResult:
         """Remember one document. When this returns, its text is durable and found by its words.
 
@@ -160,6 +165,9 @@ class Memory:
         When
             ``occurred_at`` (default now), ``valid_from``, ``valid_until``: datetimes or ISO 8601 text; UTC
             where no zone is given.
+        Whether it is a retry
+            ``idempotency_key`` (1 to 255 printable ASCII characters): the same request of the same principal
+            under the same key, within a day, writes nothing and is given the first answer.
 
         Raises ``InvalidInputError`` with every problem at once, ``ExternalRefInUseError`` when the name is
         somebody else's document, ``UnavailableError`` unless open, and what the store raises.
@@ -188,28 +196,40 @@ class Memory:
             author=author,
             language=language,
         )
-        (result,) = await self.add_batch(tenant_id=tenant_id, principal_id=principal_id, items=[given])
+        (result,) = await self.add_batch(
+            tenant_id=tenant_id, principal_id=principal_id, items=[given], idempotency_key=idempotency_key
+        )
         if isinstance(result, MemoryError):
             raise result
         return result
 
     async def add_batch(
-        self, *, tenant_id: str, principal_id: str, items: Sequence[AddInput]
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        items: Sequence[AddInput],
+        idempotency_key: str | None = None,
     ) -> list[AddResult | MemoryError]:
         """Remember up to 1,000 documents; each answers for itself, in order.
 
-        An item that is refused gives its error in its place and doesn't spoil the others. Raises
-        ``InvalidInputError`` when there are too many items, ``UnavailableError`` unless open.
+        An item that is refused gives its error in its place and doesn't spoil the others. With an
+        ``idempotency_key`` what was kept before is answered again, and what was refused is judged anew. Raises
+        ``InvalidInputError`` when there are too many items, ``IdempotencyKeyReusedError`` for another request
+        of a known key, ``IdempotencyNotSupportedError``, and ``UnavailableError`` unless open.
         """
         self._parts.life.check()
         check_caller(tenant_id, principal_id)
+        checked = check_batch(items)
+        once = await self._once(idempotency_key, checked)
         prepared = [
-            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id)
-            for item in check_batch(items)
+            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id) for item in items
         ]
         documents = [item for item in prepared if isinstance(item, NewDocument)]
         access = await self._parts.control.access(tenant_id, principal_id)
-        stored = iter(await self._stored(documents, access, tenant_id=tenant_id, principal_id=principal_id))
+        stored = iter(
+            await self._stored(documents, access, once, tenant_id=tenant_id, principal_id=principal_id)
+        )
         return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]
 
     async def search(
@@ -691,6 +711,14 @@ class Memory:
         except MemoryError as error:
             return error
 
+    async def _once(self, key: str | None, items: Sequence[object]) -> Once | None:
+        if key is None:
+            return None
+        # Before anything is read or written: who can't rely on the key is told so.
+        _ = self._parts.idempotent
+        # In a thread: to hash ten megabytes takes a while.
+        return await to_thread.run_sync(once_of, key, items)
+
     async def _extract(self, file: File) -> Content:
         if self._text_extractor is None:
             raise InvalidInputError("file requires a text_extractor on the memory plane")
@@ -705,15 +733,21 @@ class Memory:
         self,
         documents: Sequence[NewDocument],
         access: Access | None,
+        once: Once | None,
         *,
         tenant_id: str,
         principal_id: str,
     ) -> Sequence[AddResult | MemoryError]:
         if not documents:
             return ()
-        results = await self._parts.store.add(
-            tenant_id=tenant_id, principal_id=principal_id, documents=documents, access=access
-        )
+        if once is None:
+            results = await self._parts.store.add(
+                tenant_id=tenant_id, principal_id=principal_id, documents=documents, access=access
+            )
+        else:
+            results = await self._parts.idempotent.add_once(
+                tenant_id=tenant_id, principal_id=principal_id, documents=documents, once=once, access=access
+            )
         return [
             result
             if isinstance(result, MemoryError)

@@ -15,7 +15,13 @@ from corbits_memory.core.enums import (
     VersionStatus,
 )
 from corbits_memory.core.limits import SNIPPET_CHARS
-from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, MemoryError, NotFoundError
+from corbits_memory.errors import (
+    ExternalRefInUseError,
+    ForbiddenError,
+    IdempotencyKeyReusedError,
+    MemoryError,
+    NotFoundError,
+)
 from corbits_memory.ports import (
     Access,
     AddResult,
@@ -26,6 +32,7 @@ from corbits_memory.ports import (
     HistoryEntry,
     HistoryPage,
     NewDocument,
+    Once,
     OpenTarget,
     SearchItem,
     SearchQuery,
@@ -58,6 +65,7 @@ class FakeDocumentStore(FakeRetention):
         self._capabilities = capabilities or StoreCapabilities(enforces_grants=True, supports_retention=True)
         self._document_numbers = count(1)
         self._version_numbers = count(1)
+        self._answered: dict[tuple[str, str, bytes], tuple[bytes, dict[int, AddResult]]] = {}
         self.queries: list[SearchQuery] = []
         """The searches so far."""
         self.opened = 0
@@ -83,6 +91,25 @@ class FakeDocumentStore(FakeRetention):
         access: Access | None = None,
     ) -> list[AddResult | MemoryError]:
         return [self._add(tenant_id, principal_id, document) for document in documents]
+
+    async def add_once(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        once: Once,
+        access: Access | None = None,
+    ) -> list[AddResult | MemoryError]:
+        request, kept = self._answered.setdefault((tenant_id, principal_id, once.key), (once.request, {}))
+        if request != once.request:
+            raise IdempotencyKeyReusedError
+        answers = [
+            kept[place] if place in kept else self._add(tenant_id, principal_id, document)
+            for place, document in enumerate(documents)
+        ]
+        kept.update({place: a for place, a in enumerate(answers) if isinstance(a, AddResult)})
+        return answers
 
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None

@@ -2,6 +2,7 @@
 
 from corbits_memory.validation.documents import LANGUAGE, check_batch, check_file, check_share, new_document
 from corbits_memory.validation.feeds import dead_letter_page, feed_query, new_subscription, replayed_seqs
+from corbits_memory.validation.idempotency import IDEMPOTENCY_KEY, once_of
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
 from corbits_memory.validation.problems import Problems
 from corbits_memory.validation.queries import (
@@ -17,6 +18,7 @@ from corbits_memory.validation.queries import (
 
 __all__ = [
     "CURSOR_MAX",
+    "IDEMPOTENCY_KEY",
     "LANGUAGE",
     "AddInput",
     "Content",
@@ -35,6 +37,7 @@ __all__ = [
     "feed_query",
     "new_document",
     "new_subscription",
+    "once_of",
     "replayed_seqs",
     "search_query",
     "timeline_query",

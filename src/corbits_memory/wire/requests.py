@@ -22,6 +22,8 @@ from corbits_memory.errors import InvalidInputError
 from corbits_memory.validation import AddInput, Content, SearchInput
 from corbits_memory.wire import fields
 
+IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
+
 
 class Request(BaseModel):
     model_config = ConfigDict(extra="ignore", populate_by_name=True, serialize_by_alias=True)
