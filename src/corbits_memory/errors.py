@@ -52,6 +52,11 @@ class MemoryError(Exception):  # noqa: A001 - a contract of the plane
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
+    http_status: int | None = None
+    """Of the answer that told of it, where one did; so are the next two."""
+    request_id: str | None = None
+    retry_after: float | None = None
+    """Seconds."""
 
     def __init__(self, message: str | None = None, *, details: Details | None = None) -> None:
         self.message = message or " ".join((self.__doc__ or "").split())

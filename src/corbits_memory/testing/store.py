@@ -104,12 +104,16 @@ class FakeDocumentStore(FakeRetention):
         request, kept = self._answered.setdefault((tenant_id, principal_id, once.key), (once.request, {}))
         if request != once.request:
             raise IdempotencyKeyReusedError
-        answers = [
-            kept[place] if place in kept else self._add(tenant_id, principal_id, document)
-            for place, document in enumerate(documents)
-        ]
-        kept.update({place: a for place, a in enumerate(answers) if isinstance(a, AddResult)})
-        return answers
+        new = [place for place in range(len(documents)) if place not in kept]
+        written = await self.add(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            documents=[documents[place] for place in new],
+            access=access,
+        )
+        answers = {**kept, **dict(zip(new, written, strict=True))}
+        kept.update({place: answer for place, answer in answers.items() if isinstance(answer, AddResult)})
+        return [answers[place] for place in range(len(documents))]
 
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
