@@ -7,25 +7,17 @@ trace: to ask again for them is to ask anew. What a key brings back are ids, whi
 empty rows do.
 """
 
-import json
-import logging
 from collections.abc import Sequence
-from typing import Any
-
-from psycopg.rows import dict_row
 
 from corbits_memory.access.tags import document_tag
 from corbits_memory.core.enums import AddStatus
 from corbits_memory.core.limits import IDEMPOTENCY_SECONDS
-from corbits_memory.engine.drafts import Draft
+from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.statements import Statements
 from corbits_memory.errors import IdempotencyKeyReusedError, MemoryError
 from corbits_memory.ports import AddResult, Once, ShareReceipt
-
-logger = logging.getLogger("corbits_memory.idempotency")
-
-Row = dict[str, Any]
 
 WHOLE = -1
 """The place of a request of several documents as a whole."""
@@ -37,42 +29,45 @@ class OnceOnly:
     """One principal's request, in whatever transaction is handed in."""
 
     def __init__(self, tenant_id: str, principal_id: str, once: Once) -> None:
+        self._tenant_id = tenant_id
+        self._principal_id = principal_id
         self._once = once
-        self._parameters = {
-            "tenant": tenant_id,
-            "principal": principal_id,
-            "key": once.key,
-            "request": once.request,
-            "seconds": IDEMPOTENCY_SECONDS,
-        }
-        self._queries = load_queries("idempotency")
 
     async def begin(self, conn: Connection) -> None:
         """Enter a request of several documents, whose own transactions follow. Raises as :meth:`take` does."""
-        await self._take(conn, [WHOLE])
-        self._check(await self._fetch(conn, "answers", positions=None))
+        statements = self._statements(conn)
+        await statements.run("take_positions", positions=[WHOLE])
+        self._check(await statements.fetch("answers", positions=None))
 
-    async def take(self, conn: Connection, group: list[Draft], answers: dict[int, Any]) -> list[Draft]:
+    async def take(
+        self, conn: Connection, group: list[Draft], answers: dict[int, AddResult | MemoryError]
+    ) -> list[Draft]:
         """The drafts that are still to be written; the ``answers`` of the others are put in.
 
         Waits for a transaction that has taken one of these places. Raises ``IdempotencyKeyReusedError``.
         """
-        taken = await self._take(conn, [draft.position for draft in group])
+        statements = self._statements(conn)
+        rows = await statements.fetch("take_positions", positions=[draft.position for draft in group])
+        taken = {row["position"] for row in rows}
         known = [draft for draft in group if draft.position not in taken]
         if known:
-            rows = await self._fetch(conn, "answers", positions=[draft.position for draft in known])
+            rows = await statements.fetch("answers", positions=[draft.position for draft in known])
             self._check(rows)
-            by_position = {row["position"]: row for row in rows}
-            shared = [by_position[d.position]["document_id"] for d in known if d.document.share is not None]
-            tags = await self._tags(conn, shared)
+            given = {row["position"]: row for row in rows}
+            shared = [
+                given[draft.position]["document_id"] for draft in known if draft.document.share is not None
+            ]
+            rows = await statements.fetch("document_tags", documents=shared) if shared else []
+            tags = {row["id"]: tuple(row["tags"]) for row in rows}
             for draft in known:
-                answers[draft.position] = _answer(by_position[draft.position], draft, tags)
+                answers[draft.position] = _answer(given[draft.position], draft, tags)
         return [draft for draft in group if draft.position in taken]
 
     async def keep(
         self, conn: Connection, group: Sequence[Draft], answers: dict[int, AddResult | MemoryError]
     ) -> None:
         """Write down what came of the drafts that :meth:`take` gave."""
+        statements = self._statements(conn)
         rows, refused = [], []
         for draft in group:
             answer = answers[draft.position]
@@ -90,29 +85,24 @@ class OnceOnly:
                 }
             )
         if rows:
-            await conn.execute(self._queries["keep_answers"], {**self._parameters, "rows": json.dumps(rows)})
+            await statements.run("keep_answers", rows=rows)
         if refused:
-            await conn.execute(self._queries["give_back"], {**self._parameters, "positions": refused})
+            await statements.run("give_back", positions=refused)
 
-    async def _take(self, conn: Connection, positions: list[int]) -> set[int]:
-        return {row["position"] for row in await self._fetch(conn, "take_positions", positions=positions)}
-
-    async def _tags(self, conn: Connection, documents: list[str]) -> dict[str, tuple[str, ...]]:
-        if not documents:
-            return {}
-        return {
-            row["id"]: tuple(row["tags"])
-            for row in await self._fetch(conn, "document_tags", documents=documents)
-        }
+    def _statements(self, conn: Connection) -> Statements:
+        return Statements(
+            conn,
+            self._tenant_id,
+            "idempotency",
+            principal=self._principal_id,
+            key=self._once.key,
+            request=self._once.request,
+            seconds=IDEMPOTENCY_SECONDS,
+        )
 
     def _check(self, rows: list[Row]) -> None:
         if any(bytes(row["request_hash"]) != self._once.request for row in rows):
             raise IdempotencyKeyReusedError
-
-    async def _fetch(self, conn: Connection, query: str, **parameters: Any) -> list[Row]:
-        cursor = conn.cursor(row_factory=dict_row)
-        await cursor.execute(self._queries[query], {**self._parameters, **parameters})
-        return await cursor.fetchall()
 
 
 class IdempotencyService:
