@@ -22,6 +22,7 @@ from anyio import to_thread
 
 from corbits_memory import live
 from corbits_memory.access.control import AccessControl
+from corbits_memory.contexts import context_of
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     Capability,
@@ -41,6 +42,7 @@ from corbits_memory.ports import (
     AddResult,
     Caller,
     ConditionRegistry,
+    ContextResult,
     DocumentDetail,
     DocumentStore,
     EmbeddingStore,
@@ -78,6 +80,7 @@ from corbits_memory.validation import (
     check_page,
     check_retention_class,
     check_share,
+    context_tokens,
     feed_query,
     new_document,
     once_of,
@@ -320,6 +323,54 @@ class Memory:
         if asked.as_of is not None:
             return replace(found, degraded=(*found.degraded, Degraded.LIVE_NOT_ASKED))
         return live.merge(found, answers, query=asked, profile=asked.profile or self._profile, now=_utc_now())
+
+    async def context(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        query: str,
+        max_tokens: int = limits.CONTEXT_TOKENS_DEFAULT,
+        limit: int = limits.CONTEXT_LIMIT_DEFAULT,
+        kinds: Sequence[str] | None = None,
+        entity_ids: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        include_deprecated: bool = False,
+        profile: SearchProfile | str | None = None,
+        occurred_after: datetime | str | None = None,
+        occurred_before: datetime | str | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+        max_per_document: int = limits.CONTEXT_PER_DOCUMENT_DEFAULT,
+    ) -> ContextResult:
+        """What answers ``query`` as one block of text to put into a prompt, each passage cited as ``[1]``.
+
+        At most ``max_tokens`` (100 to 32,000; a token is four characters), passages whole, best first; the last
+        one may be cut. ``items`` tells what each marker stands for, ``omitted`` the hits for which there was no
+        room. Everything else is as in :meth:`search`, and raises as that does.
+        """
+        given = SearchInput(
+            query=query,
+            limit=limit,
+            kinds=kinds,
+            entity_ids=entity_ids,
+            sources=sources,
+            include_deprecated=include_deprecated,
+            profile=profile,
+            occurred_after=occurred_after,
+            occurred_before=occurred_before,
+            attributes=attributes,
+            max_per_document=max_per_document,
+        )
+        return await self.context_for(given, max_tokens, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def context_for(
+        self, given: SearchInput, max_tokens: int | None, *, tenant_id: str, principal_id: str
+    ) -> ContextResult:
+        """:meth:`context` with the inputs of its search in one value."""
+        self._parts.life.check()
+        tokens = context_tokens(given, max_tokens)
+        found = await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
+        return context_of(found, query=given.query, max_tokens=tokens)
 
     async def list(
         self,

@@ -11,7 +11,7 @@ import pytest
 
 from corbits_memory import MemoryClient, SyncMemoryClient, errors
 from corbits_memory.client import Call, routes
-from corbits_memory.core.enums import AddStatus, Capability, EvidenceLevel
+from corbits_memory.core.enums import AddStatus, Capability, EvidenceLevel, FeedOp
 from corbits_memory.core.limits import BODY_BYTES
 from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.ports import Caller
@@ -24,6 +24,7 @@ CALLS: dict[str, Callable[[], Call[Any]]] = {
     "memory_add": lambda: routes.add(title="t", text="x"),
     "memory_add_batch": lambda: routes.add_batch([]),
     "memory_search": lambda: routes.search("q"),
+    "memory_context": lambda: routes.context("q"),
     "memory_list": routes.list_documents,
     "memory_capabilities": routes.capabilities,
     "memory_share": lambda: routes.share("{document_id}"),
@@ -66,7 +67,8 @@ def test_both_clients_have_every_verb() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "route"), [("memory_add", routes.add), ("memory_search", routes.search)]
+    ("operation", "route"),
+    [("memory_add", routes.add), ("memory_search", routes.search), ("memory_context", routes.context)],
 )
 def test_a_verb_takes_every_field_of_its_request(operation: str, route: Callable[..., Call[Any]]) -> None:
     request = next(found.request for found in OPERATIONS if found.id == operation)
@@ -99,6 +101,10 @@ async def test_what_is_added_is_found_read_and_forgotten(send: Send, colour: str
     found = await send(routes.search(f"frozen {colour}", include_evidence=True, kinds=["note"], limit=1))
     assert found.items[0].document_id == added.document_id
     assert found.evidence in EvidenceLevel
+    context = await send(routes.context(f"frozen {colour}", max_tokens=100))
+    assert f"Fridays are frozen, says {colour}." in context.context
+    assert context.items[0].document_id == added.document_id
+    assert context.tokens <= context.max_tokens == 100
     assert added.document_id in {event.document_id for event in (await send(routes.list_documents())).events}
     document = await send(routes.document(added.document_id))
     assert document.external_ref == ref
@@ -132,7 +138,7 @@ async def test_the_feed_and_its_webhooks(send: Send) -> None:
     before = (await send(routes.feed_page(limit=100))).next_cursor or 0
     await send(routes.add(title="t", text="some words", generator_agent_id="bot"))
     page = await send(routes.feed_page(after=before, include_text=True, ops=["upsert", "retract"]))
-    assert [entry.text for entry in page.entries] == ["some words"]
+    assert [entry.text for entry in page.entries if entry.op is FeedOp.UPSERT] == ["some words"]
     assert not (await send(routes.feed_page(after=before, exclude_generator="bot"))).entries
     with pytest.raises(errors.InvalidCursorError):
         await send(routes.feed_page(after=10**9))

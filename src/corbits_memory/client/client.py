@@ -74,6 +74,7 @@ class MemoryClient:
     add = _sent(routes.add)
     add_batch = _sent(routes.add_batch)
     search = _sent(routes.search)
+    context = _sent(routes.context)
     list = _sent(routes.list_documents)
     document = _sent(routes.document)
     history = _sent(routes.history)

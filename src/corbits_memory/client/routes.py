@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from corbits_memory.client.calls import Call
 from corbits_memory.errors import InvalidInputError
+from corbits_memory.wire import context as contexts
 from corbits_memory.wire import documents, feed, lifecycle, push, requests, responses
 
 Scalar = str | int | float | bool | None
@@ -100,9 +101,32 @@ def search(
 
     ``evidence`` none or weak means that the hits hardly answer, not that nothing is known.
     """
-    names = {"include_evidence": "includeEvidence", "include_deprecated": "includeDeprecated"}
-    body = {names.get(name, name): value for name, value in locals().items() if name != "names"}
-    return Call(method="POST", path="/search", answer=responses.SearchResponse, body=_body(body))
+    return Call(method="POST", path="/search", answer=responses.SearchResponse, body=_search_body(locals()))
+
+
+def context(
+    query: str,
+    *,
+    max_tokens: int | None = None,
+    limit: int | None = None,
+    kinds: Sequence[str] | None = None,
+    entity_ids: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
+    include_evidence: bool | None = None,
+    include_deprecated: bool | None = None,
+    profile: str | None = None,
+    explain: bool | None = None,
+    generation: str | None = None,
+    occurred_after: Instant | None = None,
+    occurred_before: Instant | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
+    max_per_document: int | None = None,
+) -> Call[contexts.ContextResponse]:
+    """What answers a question as one text of at most ``max_tokens`` (100 to 32,000), its passages cited as ``[1]``.
+
+    ``items`` says what each marker stands for, ``omitted`` which hits had no room.
+    """
+    return Call(method="POST", path="/context", answer=contexts.ContextResponse, body=_search_body(locals()))
 
 
 def list_documents(*, limit: int | None = None, kinds: Sequence[str] = ()) -> Call[responses.ListResponse]:
@@ -314,6 +338,14 @@ def _given(**values: Any) -> list[tuple[str, str]]:
 def _body(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that were given."""
     return {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+def _search_body(values: Mapping[str, Any]) -> dict[str, Any]:
+    fields = requests.SearchRequest.model_fields
+    return {
+        (fields[name].alias or name) if name in fields else name: value
+        for name, value in _body(values).items()
+    }
 
 
 def _plain(value: Any) -> Any:

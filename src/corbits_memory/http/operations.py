@@ -14,7 +14,8 @@ from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.http.query import number, once
-from corbits_memory.validation import IDEMPOTENCY_KEY, Problems
+from corbits_memory.validation import IDEMPOTENCY_KEY, Problems, SearchInput
+from corbits_memory.wire import context as contexts
 from corbits_memory.wire import fields, requests, responses
 from corbits_memory.wire.requests import IDEMPOTENCY_KEY_HEADER
 
@@ -47,8 +48,7 @@ async def add_batch(call: Call) -> responses.Response:
 
 async def search(call: Call) -> responses.Response:
     given = requests.search_input(call.body)
-    if given.generation is not None and not await call.memory.may(call.caller, Capability.ADMIN):
-        raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
+    await _check_generation(call, given)
     try:
         result = await call.memory.search_for(
             given, tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
@@ -56,6 +56,26 @@ async def search(call: Call) -> responses.Response:
     except InvalidInputError as error:
         raise requests.in_json_names(error) from error
     return responses.search_response(result, include_evidence=given.include_evidence is not False)
+
+
+async def context(call: Call) -> responses.Response:
+    given = contexts.context_input(call.body)
+    await _check_generation(call, given)
+    try:
+        result = await call.memory.context_for(
+            given,
+            call.body.get("max_tokens"),
+            tenant_id=call.caller.tenant_id,
+            principal_id=call.caller.principal_id,
+        )
+    except InvalidInputError as error:
+        raise requests.in_json_names(error) from error
+    return contexts.context_response(result, include_evidence=given.include_evidence is not False)
+
+
+async def _check_generation(call: Call, given: SearchInput) -> None:
+    if given.generation is not None and not await call.memory.may(call.caller, Capability.ADMIN):
+        raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
 
 
 async def list_events(call: Call) -> responses.Response:
@@ -154,6 +174,16 @@ OPERATIONS: tuple[Operation, ...] = (
         handle=search,
         request=requests.SearchRequest,
         response=responses.SearchResponse,
+    ),
+    Operation(
+        id="memory_context",
+        method="POST",
+        path="/context",
+        capability=Capability.SEARCH,
+        summary="What answers a question as one cited text within a budget",
+        handle=context,
+        request=contexts.ContextRequest,
+        response=contexts.ContextResponse,
     ),
     Operation(
         id="memory_list",

@@ -73,6 +73,8 @@ from corbits_memory.ports.models import (
 from corbits_memory.ports.search import (
     Attribution,
     Citation,
+    ContextItem,
+    ContextResult,
     OpenTarget,
     SearchItem,
     SearchQuery,
@@ -111,6 +113,8 @@ __all__ = [
     "ConditionContext",
     "ConditionEvaluator",
     "ConditionRegistry",
+    "ContextItem",
+    "ContextResult",
     "CreatedSubscription",
     "DeadLetter",
     "DerivedDocument",

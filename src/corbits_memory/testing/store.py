@@ -371,6 +371,7 @@ def _item(document: StoredDocument, score: float, evidence: EvidenceLevel) -> Se
         chunk_id=None,
         title=content.title,
         snippet=content.text[:SNIPPET_CHARS],
+        text=content.text,
         score=score,
         kind=content.kind,
         adapter=ADAPTER,

@@ -12,6 +12,7 @@ from corbits_memory.validation.queries import (
     check_identifier,
     check_page,
     check_retention_class,
+    context_tokens,
     search_query,
     timeline_query,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "check_page",
     "check_retention_class",
     "check_share",
+    "context_tokens",
     "dead_letter_page",
     "feed_query",
     "new_document",

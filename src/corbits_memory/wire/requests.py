@@ -33,7 +33,9 @@ _SOMETHING_TO_SHARE: list[JsonValue] = [
     {"properties": {"tenant": {"const": True}}, "required": ["tenant"]},
     {"properties": {"tags": {"type": "array", "minItems": 1}}, "required": ["tags"]},
     {
-        "properties": {"principals": {"type": "array", "contains": {"type": "string", "pattern": r"\S"}}},
+        "properties": {
+            "principals": {"type": "array", "contains": {"type": "string", "pattern": fields.NOT_BLANK}}
+        },
         "required": ["principals"],
     },
 ]
@@ -115,7 +117,7 @@ class AddBatchRequest(Request):
 
 
 _QUERY_OR_FILTER: list[JsonValue] = [
-    {"properties": {"query": {"pattern": r"\S"}}},
+    {"properties": {"query": {"pattern": fields.NOT_BLANK}}},
     {"properties": {"kinds": {"type": "array", "minItems": 1}}, "required": ["kinds"]},
     {"properties": {"entity_ids": {"type": "array", "minItems": 1}}, "required": ["entity_ids"]},
 ]
