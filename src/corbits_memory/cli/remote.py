@@ -101,7 +101,7 @@ class RemoteBackend:
                 "The server does not know this token, or it was revoked or has expired."
             ) from error
         except MemoryError as error:
-            if error.http_status is not None and not isinstance(error, TooLargeError):
+            if error.http_status is not None and not isinstance(error, (TooLargeError, ServerError)):
                 raise ServerError(
                     f"The server answered {error.http_status}: {error.message}", details=error.details
                 ) from error

@@ -197,10 +197,12 @@ def read_answer(call: Call[R], answer: httpx2.Response, body: bytes) -> R:
             return call.answer.model_validate(value)
         except ValidationError:
             pass
-    raise InvalidAnswerError(
-        f"What answers at {answer.request.url.host} is not a Corbits Memory server of this release: "
-        "its answer to a request has another shape."
+    error = InvalidAnswerError(
+        f"invalid JSON response: what answers at {answer.request.url.host} is not a Corbits Memory server, or is one "
+        "of another release."
     )
+    error.http_status = answer.status_code
+    raise error
 
 
 def refusal(answer: httpx2.Response, body: bytes) -> MemoryError:
