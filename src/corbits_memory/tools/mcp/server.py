@@ -13,6 +13,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from corbits_memory.client import MemoryClient
 from corbits_memory.errors import InvalidInputError, MemoryError, NotFoundError
+from corbits_memory.tools.definitions import TOOLS, Tool
 from corbits_memory.tools.mcp.documents import TEMPLATE, read_document, recent_documents
 from corbits_memory.tools.mcp.prompts import PROMPTS, PromptArgumentError, prompt_messages
 from corbits_memory.tools.mcp.schemas import lean_output
@@ -86,6 +87,8 @@ def memory_mcp_server(tools_of: ToolsOf) -> Server[Any]:
         title="Corbits Memory",
         version=version("corbits-memory"),
         instructions=INSTRUCTIONS,
+        # Else the SDK lists all tools before each call.
+        get_tool_input_schema={tool.name: tool.input_schema for tool in TOOLS}.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
@@ -96,7 +99,7 @@ def memory_mcp_server(tools_of: ToolsOf) -> Server[Any]:
     )
 
 
-def _tool(tool: Any) -> types.Tool:
+def _tool(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
