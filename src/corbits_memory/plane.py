@@ -341,6 +341,7 @@ class Memory:
         occurred_before: datetime | str | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         max_per_document: int = limits.CONTEXT_PER_DOCUMENT_DEFAULT,
+        as_of: datetime | str | None = None,
     ) -> ContextResult:
         """What answers ``query`` as one block of text to put into a prompt, each passage cited as ``[1]``.
 
@@ -360,6 +361,7 @@ class Memory:
             occurred_before=occurred_before,
             attributes=attributes,
             max_per_document=max_per_document,
+            as_of=as_of,
         )
         return await self.context_for(given, max_tokens, tenant_id=tenant_id, principal_id=principal_id)
 
@@ -368,7 +370,7 @@ class Memory:
     ) -> ContextResult:
         """:meth:`context` with the inputs of its search in one value."""
         self._parts.life.check()
-        tokens = context_tokens(given, max_tokens)
+        tokens = context_tokens(given, max_tokens, now=_utc_now())
         found = await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
         return context_of(found, query=given.query, max_tokens=tokens)
 

@@ -21,7 +21,7 @@ from corbits_memory.errors import ConfigError, InvalidInputError, MemoryError
 from tests.client.conftest import OpenClient
 from tests.models.conftest import Answer, ModelServer, Request
 
-LISTED = Answer({"events": []})
+LISTED = Answer({"events": [], "nextCursor": None})
 ADDED = Answer({"documentId": "d", "versionId": "v", "version": 1, "status": "created", "chunks": 1})
 
 
@@ -283,7 +283,7 @@ async def test_odd_redirects_are_refused(open_client: OpenClient, server: ModelS
 async def test_an_answer_has_a_limit(
     open_client: OpenClient, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw = b'{"events": []}'
+    raw = b'{"events": [], "nextCursor": null}'
     server.script(Answer(raw=raw))
     send = open_client(server.url)
     for spare in (1, 0):

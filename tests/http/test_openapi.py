@@ -94,6 +94,7 @@ KNOWN = {
 # empty parameter counts as absent.
 EXCLUDED = {
     "memory_search": ["positive_data_acceptance"],
+    "memory_context": ["positive_data_acceptance"],
     "memory_list": ["positive_data_acceptance", "negative_data_rejection"],
     "memory_add_batch": ["negative_data_rejection"],
     "memory_feed": ["positive_data_acceptance"],

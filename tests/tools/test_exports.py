@@ -203,10 +203,10 @@ async def test_langgraph(tools: MemoryTools) -> None:
 
 
 def test_langchain_without_a_loop(server: ModelServer) -> None:
-    server.script(Answer({"events": []}))
+    server.script(Answer({"events": [], "nextCursor": None}))
     with SyncMemoryClient(server.url, tenant="t", token="x", trust_env=False) as client:
         (listing,) = langchain_tools(MemoryTools(client, names=["memory_list"]))
-        assert json.loads(listing.invoke({"limit": "3"})) == {"events": []}
+        assert json.loads(listing.invoke({"limit": "3"})) == {"events": [], "nextCursor": None}
 
 
 # --- Pydantic AI -------------------------------------------------------------------------------------

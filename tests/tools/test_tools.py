@@ -375,8 +375,8 @@ async def test_a_stop_that_never_comes_changes_nothing(tools: MemoryTools) -> No
 
 
 async def test_a_huge_result_is_one_json_error(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.script(Answer({"events": []}))
-    size = len('{"events":[]}')
+    server.script(Answer({"events": [], "nextCursor": None}))
+    size = len('{"events":[],"nextCursor":null}')
     async with MemoryClient(server.url, tenant="t", token="x", trust_env=False) as client:
         for most, is_error in ((size + 1, False), (size, False), (size - 1, True)):
             result = await MemoryTools(client, max_result_chars=most).call("memory_list", {})
@@ -400,10 +400,10 @@ async def test_what_nobody_foresaw_is_an_error_without_its_text(
 
 
 def test_blocking_calls(server: ModelServer) -> None:
-    server.script(Answer({"events": []}))
+    server.script(Answer({"events": [], "nextCursor": None}))
     with SyncMemoryClient(server.url, tenant="t", token="x", trust_env=False) as client:
         tools = MemoryTools(client)
-        assert tools.call_blocking("memory_list", {"limit": "3"}).data == {"events": []}
+        assert tools.call_blocking("memory_list", {"limit": "3"}).data == {"events": [], "nextCursor": None}
         assert tools.call_blocking("memory_list", {"limit": "x"}).is_error
         server.script(Answer({}, status=403))
         assert tools.call_blocking("memory_list").data["error"]["code"] == "forbidden"
@@ -420,7 +420,7 @@ ENV = {"memoryBaseUrl": "https://h/", "memoryTenantId": "a/b", "memoryAuthToken"
 
 
 async def test_tools_come_from_three_settings(server: ModelServer) -> None:
-    server.script(Answer({"events": []}))
+    server.script(Answer({"events": [], "nextCursor": None}))
     tools = create_memory_tools({**ENV, "memoryBaseUrl": f"{server.url}///"}, names=["memory_list"])
     assert not (await tools.call("memory_list")).is_error
     assert server.requests[0].path == "/api/tenants/a%2Fb/memory/list"

@@ -96,6 +96,7 @@ def search(
     occurred_before: Instant | None = None,
     attributes: Mapping[str, Scalar] | None = None,
     max_per_document: int | None = None,
+    as_of: Instant | None = None,
 ) -> Call[responses.SearchResponse]:
     """Find what answers a question, best first, among what the caller may see.
 
@@ -121,6 +122,7 @@ def context(
     occurred_before: Instant | None = None,
     attributes: Mapping[str, Scalar] | None = None,
     max_per_document: int | None = None,
+    as_of: Instant | None = None,
 ) -> Call[contexts.ContextResponse]:
     """What answers a question as one text of at most ``max_tokens`` (100 to 32,000), its passages cited as ``[1]``.
 
@@ -129,9 +131,21 @@ def context(
     return Call(method="POST", path="/context", answer=contexts.ContextResponse, body=_search_body(locals()))
 
 
-def list_documents(*, limit: int | None = None, kinds: Sequence[str] = ()) -> Call[responses.ListResponse]:
-    """The newest documents that the caller may see, 1 to 100 (default 20)."""
-    parameters = [*_given(limit=limit), *(("kinds", kind) for kind in kinds)]
+def list_documents(
+    *,
+    limit: int | None = None,
+    kinds: Iterable[str] = (),
+    cursor: str | None = None,
+    occurred_after: Instant | None = None,
+    occurred_before: Instant | None = None,
+    as_of: Instant | None = None,
+) -> Call[responses.ListResponse]:
+    """The newest documents that the caller may see, 1 to 100 (default 20); ``next_cursor`` asks for the next page."""
+    instants = {"occurred_after": occurred_after, "occurred_before": occurred_before, "as_of": as_of}
+    parameters = [
+        *_given(limit=limit, cursor=cursor, **_body(instants)),
+        *(("kinds", kind) for kind in kinds),
+    ]
     return Call(method="GET", path="/list", answer=responses.ListResponse, parameters=parameters)
 
 

@@ -58,15 +58,15 @@ def check_identifier(field: str, value: object) -> None:
 def search_query(given: SearchInput, *, now: datetime) -> SearchQuery:
     """The validated query, its text trimmed; raises :class:`InvalidInputError` with every problem."""
     problems = Problems()
-    query = _search_fields(problems, given)
+    query = _search_fields(problems, given, now)
     problems.raise_if_any()
     return query
 
 
-def context_tokens(given: SearchInput, max_tokens: object) -> int:
+def context_tokens(given: SearchInput, max_tokens: object, *, now: datetime) -> int:
     """The validated budget of a context; raises :class:`InvalidInputError` with every problem, the query's too."""
     problems = Problems()
-    _search_fields(problems, given)
+    _search_fields(problems, given, now)
     tokens = problems.integer(
         "max_tokens",
         max_tokens,
@@ -78,7 +78,7 @@ def context_tokens(given: SearchInput, max_tokens: object) -> int:
     return tokens
 
 
-def _search_fields(problems: Problems, given: SearchInput) -> SearchQuery:
+def _search_fields(problems: Problems, given: SearchInput, now: datetime) -> SearchQuery:
     text: object = given.query
     query = SearchQuery(
         query=_query_text(problems, text),
