@@ -1,5 +1,7 @@
 """``Idempotency-Key`` on the adding routes."""
 
+import json
+
 import httpx2
 import pytest
 
@@ -76,6 +78,23 @@ async def test_keys_have_a_shape(http: httpx2.AsyncClient, key: str, status: int
     assert answer.status_code == status
     if status == 400:
         assert "idempotency_key" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("depth", [1, 100, 240, 300, 900])
+async def test_what_is_nested_too_deeply_is_bad_input(http: httpx2.AsyncClient, depth: int) -> None:
+    content = '{"title":"a","text":"b","attributes":' + '{"a":' * depth + "1" + "}" * depth + "}"
+    headers = KEY | {"content-type": "application/json"}
+    answer = await http.post("/add", content=content, headers=headers)
+    assert answer.status_code == (200 if depth == 1 else 400)
+
+
+@pytest.mark.parametrize("text", ["a\ud800", "a\x00", "\udfff"])
+async def test_odd_text_is_judged_as_without_a_key(http: httpx2.AsyncClient, text: str) -> None:
+    content = json.dumps({"title": "a", "text": text})
+    headers = {"content-type": "application/json"}
+    keyed = await http.post("/add", content=content, headers=KEY | headers)
+    assert keyed.status_code == 400
+    assert keyed.json() == (await http.post("/add", content=content, headers=headers)).json()
 
 
 async def test_two_keys_are_none(http: httpx2.AsyncClient) -> None:

@@ -11,7 +11,8 @@ from corbits_memory.client import Call, routes
 from corbits_memory.core import limits
 from corbits_memory.core.enums import LineageClass, Provenance, TemporalClass
 from corbits_memory.tools.coercion import Arguments, Flag, Number, Required, Texts, lean_schema
-from corbits_memory.wire.responses import Response
+from corbits_memory.wire import context as contexts
+from corbits_memory.wire import documents, feed, lifecycle, responses
 
 
 class ShareArguments(Arguments):
@@ -92,7 +93,7 @@ class Tool:
     arguments: type[Arguments]
     request: Callable[..., Call[Any]]
     """From the arguments, by name, to what is sent."""
-    answer: type[Response]
+    answer: type[responses.Response]
     read_only: bool = True
     destructive: bool = False
     idempotent: bool = True
@@ -111,30 +112,11 @@ class Tool:
         return self.request(**arguments.given())
 
 
-def _tool(request: Callable[..., Call[Any]], arguments: type[Arguments], **fields: Any) -> Tool:
-    # The routes say what they answer with.
-    return Tool(arguments=arguments, request=request, answer=_ANSWERS[request], **fields)
-
-
-def _answers() -> dict[Callable[..., Call[Any]], type[Response]]:
-    samples = (
-        (routes.add, routes.add(title="t", text="t")),
-        (routes.search, routes.search("q")),
-        (routes.context, routes.context("q")),
-        (routes.list_documents, routes.list_documents()),
-        (routes.feed_page, routes.feed_page()),
-        (routes.history, routes.history("d")),
-        (routes.forget, routes.forget("d")),
-    )
-    return {route: call.answer for route, call in samples}
-
-
-_ANSWERS = _answers()
-
 TOOLS: tuple[Tool, ...] = (
-    _tool(
-        routes.add,
-        AddArguments,
+    Tool(
+        request=routes.add,
+        arguments=AddArguments,
+        answer=responses.AddResponse,
         name="memory_add",
         title="Save to memory",
         description=(
@@ -145,9 +127,10 @@ TOOLS: tuple[Tool, ...] = (
         read_only=False,
         idempotent=False,
     ),
-    _tool(
-        routes.search,
-        SearchArguments,
+    Tool(
+        request=routes.search,
+        arguments=SearchArguments,
+        answer=responses.SearchResponse,
         name="memory_search",
         title="Search memory",
         description=(
@@ -156,9 +139,10 @@ TOOLS: tuple[Tool, ...] = (
             "limit. No items: nothing matches."
         ),
     ),
-    _tool(
-        routes.context,
-        ContextArguments,
+    Tool(
+        request=routes.context,
+        arguments=ContextArguments,
+        answer=contexts.ContextResponse,
         name="memory_context",
         title="Recall as context",
         description=(
@@ -166,16 +150,18 @@ TOOLS: tuple[Tool, ...] = (
             "markers you use. omitted lists hits that had no room."
         ),
     ),
-    _tool(
-        routes.list_documents,
-        ListArguments,
+    Tool(
+        request=routes.list_documents,
+        arguments=ListArguments,
+        answer=responses.ListResponse,
         name="memory_list",
         title="List recent documents",
         description="The newest saved documents that you may see.",
     ),
-    _tool(
-        routes.feed_page,
-        FeedArguments,
+    Tool(
+        request=routes.feed_page,
+        arguments=FeedArguments,
+        answer=feed.FeedResponse,
         name="memory_feed",
         title="Read what is new",
         description=(
@@ -183,16 +169,18 @@ TOOLS: tuple[Tool, ...] = (
             "exclude_generator; copy an entry's accessTags to what you derive from it."
         ),
     ),
-    _tool(
-        routes.history,
-        HistoryArguments,
+    Tool(
+        request=routes.history,
+        arguments=HistoryArguments,
+        answer=documents.HistoryResponse,
         name="memory_history",
         title="History of a document",
         description="The versions of a document, newest first, and what each changed.",
     ),
-    _tool(
-        routes.forget,
-        ForgetArguments,
+    Tool(
+        request=routes.forget,
+        arguments=ForgetArguments,
+        answer=lifecycle.ForgetResponse,
         name="memory_forget",
         title="Forget a document",
         description=(

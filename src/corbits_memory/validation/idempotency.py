@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pydantic_core import to_jsonable_python
 
 from corbits_memory.core import limits
+from corbits_memory.errors import InvalidInputError
 from corbits_memory.ports import Once
 from corbits_memory.validation.problems import Problems
 
@@ -29,8 +30,14 @@ def once_of(key: object, items: Sequence[object]) -> Once:
         )
     problems.raise_if_any()
     secret = str(key).encode()
-    said = to_jsonable_python(items, bytes_mode="base64", inf_nan_mode="constants", fallback=str)
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    try:
+        said = to_jsonable_python(items, bytes_mode="base64", inf_nan_mode="constants", fallback=str)
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError):
+        # No document is like that; which field it is, the checks of the items would say too late.
+        raise InvalidInputError(
+            "the input is nested too deeply, or holds a number that is too long"
+        ) from None
     return Once(
         key=hashlib.sha256(secret).digest(), request=hmac.digest(secret, text.encode(), hashlib.sha256)
     )
