@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.datasets import DataMissingError
 from benchmarks.report import replace_section, section
 
-PARTS = ("retrieval", "speed", "access", "start", "memory", "feed", "lifecycle", "transfer")
+PARTS = ("retrieval", "speed", "access", "start", "memory", "feed", "lifecycle", "transfer", "agents")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,6 +53,10 @@ async def _run(part: str, options: argparse.Namespace) -> str:
         from benchmarks.start import run_start
 
         return await run_start(quick=options.quick)
+    if part == "agents":
+        from benchmarks.agents import run_agents
+
+        return await run_agents(quick=options.quick)
     if part == "feed":
         from benchmarks.feed import run_feed
 

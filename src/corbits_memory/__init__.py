@@ -25,6 +25,7 @@ from corbits_memory.ports import Caller, Share
 from corbits_memory.validation import AddInput, Content, File
 
 if TYPE_CHECKING:
+    from corbits_memory.client import MemoryClient, SyncMemoryClient
     from corbits_memory.engine.fts import verify_fts_language
     from corbits_memory.engine.migrate import run_memory_migrations
     from corbits_memory.http import memory_app, register_memory_routes
@@ -38,11 +39,13 @@ __all__ = [
     "File",
     "Memory",
     "MemoryAdmin",
+    "MemoryClient",
     "MemoryConfig",
     "MemoryError",
     "PushConfig",
     "RerankConfig",
     "Share",
+    "SyncMemoryClient",
     "create_memory",
     "load_memory_config",
     "memory_app",
@@ -52,6 +55,8 @@ __all__ = [
 ]
 
 _LATE = {
+    "MemoryClient": "corbits_memory.client",
+    "SyncMemoryClient": "corbits_memory.client",
     "memory_app": "corbits_memory.http",
     "register_memory_routes": "corbits_memory.http",
     "run_memory_migrations": "corbits_memory.engine.migrate",

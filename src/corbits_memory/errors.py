@@ -8,13 +8,18 @@
     │   ├── InvalidAdaptedDocumentError
     │   └── InvalidCursorError
     ├── UnauthorizedError            401  the caller authenticates
+    │   └── PrincipalRequiredError
     ├── ForbiddenError               403  somebody grants it
+    │   └── TenantMismatchError
     ├── NotFoundError                404  unknown, or invisible to the caller
     ├── ConflictError                409  refused by the state of the memory
     │   ├── ExternalRefInUseError
+    │   ├── IdempotencyKeyReusedError
     │   └── DurableDocumentError
     ├── TooLargeError                413  the caller sends less
+    ├── TooManyRequestsError         429  the caller waits
     ├── NotSupportedError            501  this store can't do it
+    │   └── IdempotencyNotSupportedError
     ├── UpstreamError                502  a model or the database failed
     │   ├── DatabaseError
     │   ├── EmbedError
@@ -47,6 +52,11 @@ class MemoryError(Exception):  # noqa: A001 - a contract of the plane
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal"
+    http_status: int | None = None
+    """Of the answer that told of it, where one did; so are the next two."""
+    request_id: str | None = None
+    retry_after: float | None = None
+    """Seconds."""
 
     def __init__(self, message: str | None = None, *, details: Details | None = None) -> None:
         self.message = message or " ".join((self.__doc__ or "").split())
@@ -80,11 +90,23 @@ class UnauthorizedError(MemoryError):
     code = "unauthorized"
 
 
+class PrincipalRequiredError(UnauthorizedError):
+    """This needs a credential, and the request has none."""
+
+    code = "principal_required"
+
+
 class ForbiddenError(MemoryError):
     """You do not have permission to perform this action."""
 
     status = 403
     code = "forbidden"
+
+
+class TenantMismatchError(ForbiddenError):
+    """The path names another tenant than the caller's."""
+
+    code = "tenant_mismatch"
 
 
 class NotFoundError(MemoryError):
@@ -107,6 +129,12 @@ class ExternalRefInUseError(ConflictError):
     code = "external_ref_in_use"
 
 
+class IdempotencyKeyReusedError(ConflictError):
+    """This Idempotency-Key came with another request before; use a new key for each request."""
+
+    code = "idempotency_key_reused"
+
+
 class DurableDocumentError(ConflictError):
     """The document has durable versions; forget it first, or give them another retention class."""
 
@@ -120,6 +148,13 @@ class TooLargeError(MemoryError):
     code = "too_large"
 
 
+class TooManyRequestsError(MemoryError):
+    """Too many requests; try again later."""
+
+    status = 429
+    code = "rate_limited"
+
+
 class GrantStoreError(MemoryError):
     """The host's grant store answered something that is no grant; the operator mends the store."""
 
@@ -131,6 +166,12 @@ class NotSupportedError(MemoryError):
 
     status = 501
     code = "not_supported"
+
+
+class IdempotencyNotSupportedError(NotSupportedError):
+    """This document store keeps no answers for retries; leave the Idempotency-Key out."""
+
+    code = "idempotency_not_supported"
 
 
 class UpstreamError(MemoryError):

@@ -5,10 +5,17 @@ from dataclasses import dataclass
 import anyio
 
 from corbits_memory.access.control import AccessControl
-from corbits_memory.errors import NotSupportedError, UnavailableError
+from corbits_memory.errors import IdempotencyNotSupportedError, NotSupportedError, UnavailableError
 from corbits_memory.feeding import Feeding
 from corbits_memory.forgetting import Forgetting
-from corbits_memory.ports import AuditStore, DocumentStore, PushStore, ReadableStore, ReadyStore
+from corbits_memory.ports import (
+    AuditStore,
+    DocumentStore,
+    IdempotentStore,
+    PushStore,
+    ReadableStore,
+    ReadyStore,
+)
 from corbits_memory.sharing import Sharing
 
 
@@ -68,6 +75,13 @@ class Parts:
         """The store as one that reads by id; raises ``NotSupportedError`` for another."""
         if not isinstance(self.store, ReadableStore):
             raise NotSupportedError("this document store can't read documents by id")
+        return self.store
+
+    @property
+    def idempotent(self) -> IdempotentStore:
+        """The store as one that answers retries; raises ``IdempotencyNotSupportedError`` for another."""
+        if not isinstance(self.store, IdempotentStore):
+            raise IdempotencyNotSupportedError
         return self.store
 
     @property

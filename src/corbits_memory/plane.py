@@ -18,8 +18,11 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from anyio import to_thread
+
 from corbits_memory import live
 from corbits_memory.access.control import AccessControl
+from corbits_memory.contexts import context_of
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     Capability,
@@ -39,6 +42,7 @@ from corbits_memory.ports import (
     AddResult,
     Caller,
     ConditionRegistry,
+    ContextResult,
     DocumentDetail,
     DocumentStore,
     EmbeddingStore,
@@ -49,6 +53,7 @@ from corbits_memory.ports import (
     GrantStore,
     HistoryPage,
     NewDocument,
+    Once,
     PurgeResult,
     Scalar,
     SearchQuery,
@@ -75,8 +80,10 @@ from corbits_memory.validation import (
     check_page,
     check_retention_class,
     check_share,
+    context_tokens,
     feed_query,
     new_document,
+    once_of,
     search_query,
     timeline_query,
 )
@@ -138,6 +145,7 @@ class Memory:
         thread: str | None = None,
         author: str | None = None,
         language: str | None = None,
+        idempotency_key: str | None = None,
     ) -> AddResult:
         """Remember one document. When this returns, its text is durable and found by its words.
 
@@ -160,6 +168,9 @@ class Memory:
         When
             ``occurred_at`` (default now), ``valid_from``, ``valid_until``: datetimes or ISO 8601 text; UTC
             where no zone is given.
+        Whether it is a retry
+            ``idempotency_key`` (1 to 255 printable ASCII characters): the same request of the same principal
+            under the same key, within a day, writes nothing and is given the first answer.
 
         Raises ``InvalidInputError`` with every problem at once, ``ExternalRefInUseError`` when the name is
         somebody else's document, ``UnavailableError`` unless open, and what the store raises.
@@ -188,28 +199,40 @@ class Memory:
             author=author,
             language=language,
         )
-        (result,) = await self.add_batch(tenant_id=tenant_id, principal_id=principal_id, items=[given])
+        (result,) = await self.add_batch(
+            tenant_id=tenant_id, principal_id=principal_id, items=[given], idempotency_key=idempotency_key
+        )
         if isinstance(result, MemoryError):
             raise result
         return result
 
     async def add_batch(
-        self, *, tenant_id: str, principal_id: str, items: Sequence[AddInput]
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        items: Sequence[AddInput],
+        idempotency_key: str | None = None,
     ) -> list[AddResult | MemoryError]:
         """Remember up to 1,000 documents; each answers for itself, in order.
 
-        An item that is refused gives its error in its place and doesn't spoil the others. Raises
-        ``InvalidInputError`` when there are too many items, ``UnavailableError`` unless open.
+        An item that is refused gives its error in its place and doesn't spoil the others. With an
+        ``idempotency_key`` what was kept before is answered again, and what was refused is judged anew. Raises
+        ``InvalidInputError`` when there are too many items, ``IdempotencyKeyReusedError`` for another request
+        of a known key, ``IdempotencyNotSupportedError``, and ``UnavailableError`` unless open.
         """
         self._parts.life.check()
         check_caller(tenant_id, principal_id)
+        checked = check_batch(items)
+        once = await self._once(idempotency_key, checked)
         prepared = [
-            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id)
-            for item in check_batch(items)
+            await self._prepare(item, tenant_id=tenant_id, principal_id=principal_id) for item in items
         ]
         documents = [item for item in prepared if isinstance(item, NewDocument)]
         access = await self._parts.control.access(tenant_id, principal_id)
-        stored = iter(await self._stored(documents, access, tenant_id=tenant_id, principal_id=principal_id))
+        stored = iter(
+            await self._stored(documents, access, once, tenant_id=tenant_id, principal_id=principal_id)
+        )
         return [next(stored) if isinstance(item, NewDocument) else item for item in prepared]
 
     async def search(
@@ -303,6 +326,56 @@ class Memory:
         if asked.as_of is not None:
             return replace(found, degraded=(*found.degraded, Degraded.LIVE_NOT_ASKED))
         return live.merge(found, answers, query=asked, profile=asked.profile or self._profile, now=_utc_now())
+
+    async def context(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        query: str,
+        max_tokens: int = limits.CONTEXT_TOKENS_DEFAULT,
+        limit: int = limits.CONTEXT_LIMIT_DEFAULT,
+        kinds: Sequence[str] | None = None,
+        entity_ids: Sequence[str] | None = None,
+        sources: Sequence[str] | None = None,
+        include_deprecated: bool = False,
+        profile: SearchProfile | str | None = None,
+        occurred_after: datetime | str | None = None,
+        occurred_before: datetime | str | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+        max_per_document: int = limits.CONTEXT_PER_DOCUMENT_DEFAULT,
+        as_of: datetime | str | None = None,
+    ) -> ContextResult:
+        """What answers ``query`` as one block of text to put into a prompt, each passage cited as ``[1]``.
+
+        At most ``max_tokens`` (100 to 32,000; a token is four characters), passages whole, best first; the last
+        one may be cut. ``items`` tells what each marker stands for, ``omitted`` the hits for which there was no
+        room. Everything else is as in :meth:`search`, and raises as that does.
+        """
+        given = SearchInput(
+            query=query,
+            limit=limit,
+            kinds=kinds,
+            entity_ids=entity_ids,
+            sources=sources,
+            include_deprecated=include_deprecated,
+            profile=profile,
+            occurred_after=occurred_after,
+            occurred_before=occurred_before,
+            attributes=attributes,
+            max_per_document=max_per_document,
+            as_of=as_of,
+        )
+        return await self.context_for(given, max_tokens, tenant_id=tenant_id, principal_id=principal_id)
+
+    async def context_for(
+        self, given: SearchInput, max_tokens: int | None, *, tenant_id: str, principal_id: str
+    ) -> ContextResult:
+        """:meth:`context` with the inputs of its search in one value."""
+        self._parts.life.check()
+        tokens = context_tokens(given, max_tokens, now=_utc_now())
+        found = await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
+        return context_of(found, query=given.query, max_tokens=tokens)
 
     async def list(
         self,
@@ -694,6 +767,14 @@ class Memory:
         except MemoryError as error:
             return error
 
+    async def _once(self, key: str | None, items: Sequence[object]) -> Once | None:
+        if key is None:
+            return None
+        # Before anything is read or written: who can't rely on the key is told so.
+        _ = self._parts.idempotent
+        # In a thread: to hash ten megabytes takes a while.
+        return await to_thread.run_sync(once_of, key, items)
+
     async def _extract(self, file: File) -> Content:
         if self._text_extractor is None:
             raise InvalidInputError("file requires a text_extractor on the memory plane")
@@ -708,15 +789,21 @@ class Memory:
         self,
         documents: Sequence[NewDocument],
         access: Access | None,
+        once: Once | None,
         *,
         tenant_id: str,
         principal_id: str,
     ) -> Sequence[AddResult | MemoryError]:
         if not documents:
             return ()
-        results = await self._parts.store.add(
-            tenant_id=tenant_id, principal_id=principal_id, documents=documents, access=access
-        )
+        if once is None:
+            results = await self._parts.store.add(
+                tenant_id=tenant_id, principal_id=principal_id, documents=documents, access=access
+            )
+        else:
+            results = await self._parts.idempotent.add_once(
+                tenant_id=tenant_id, principal_id=principal_id, documents=documents, once=once, access=access
+            )
         return [
             result
             if isinstance(result, MemoryError)

@@ -165,7 +165,7 @@ def test_a_revoked_token_ends_the_stream(server: Server, data_dir: Path, client:
         corbits_memory("token", "revoke", created["id"], "--data-dir", data_dir, **NO_MODEL)
         assert follower.process.wait(SECONDS) == 1
         assert follower.process.stderr is not None
-        assert "not known" in follower.process.stderr.read()
+        assert "does not know" in follower.process.stderr.read()
 
 
 def test_following_a_server_that_is_not_there_says_so(feed: Callable[..., Told]) -> None:

@@ -20,6 +20,7 @@ from corbits_memory.cli.imports.progress import BarWatcher, QuietWatcher
 from corbits_memory.cli.output import print_json
 from corbits_memory.cli.remote import RemoteBackend
 from corbits_memory.cli.search import _about
+from corbits_memory.client import MemoryClient
 from corbits_memory.core.limits import EXTERNAL_REF_CHARS, ID_CHARS
 from corbits_memory.errors import InvalidInputError
 from corbits_memory.http import body as http_body
@@ -288,7 +289,7 @@ async def remote(store: FakeDocumentStore) -> AsyncIterator[RemoteBackend]:
     async with Memory(store) as memory:
         app = memory_app(memory, identity=lambda request: Caller("t/1", "p"))
         transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://memory.test") as client:
+        async with MemoryClient("http://memory.test", tenant="t/1", token="t", transport=transport) as client:
             yield RemoteBackend(client, tenant="t/1")
 
 

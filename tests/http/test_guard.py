@@ -194,7 +194,7 @@ async def test_a_prefix_may_name_no_tenant(memory: Memory) -> None:
         assert (await client.get("/list")).status_code == 200
         document = (await client.get("http://memory.test/openapi.json")).json()
     assert "/memory/add" in document["paths"]
-    assert document["paths"]["/memory/add"]["post"]["parameters"] == []
+    assert document["paths"]["/memory/search"]["post"]["parameters"] == []
 
 
 async def test_tenant_names_are_decoded_before_they_are_compared(memory: Memory) -> None:

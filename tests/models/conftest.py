@@ -93,10 +93,12 @@ def _handler(server: ModelServer) -> type[BaseHTTPRequestHandler]:
                 with server.lock:
                     server.in_flight -= 1
 
+        do_GET = do_DELETE = do_POST  # noqa: N815 - named by the standard library
+
         def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            answer = server.answer(Request(self.path, headers, json.loads(body)))
+            answer = server.answer(Request(self.path, headers, json.loads(body) if body else None))
             if answer.hang:
                 server.stopping.wait(10)
                 self.close_connection = True

@@ -1,8 +1,9 @@
 """A host that runs in the test's own process, on a real socket."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +27,19 @@ async def running(
     config.http = protocol
     server = HostServer(config, on_start=started.set)
     with bind("127.0.0.1", 0) as listener:
-        task = asyncio.create_task(server.serve(sockets=[listener]))
+        task = asyncio.create_task(_serve(app, server, listener))
         await asyncio.wait_for(started.wait(), 10)
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             await task
+
+
+async def _serve(app: Any, server: HostServer, listener: socket.socket) -> None:
+    door = getattr(getattr(app, "state", None), "mcp", None)
+    async with nullcontext() if door is None else door.running():
+        await server.serve(sockets=[listener])
 
 
 @dataclass(frozen=True, slots=True)

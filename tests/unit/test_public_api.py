@@ -9,6 +9,8 @@ import pytest
 import corbits_memory
 
 HEAVY = {
+    "mcp",
+    "mcp_types",
     "starlette",
     "fastapi",
     "uvicorn",

@@ -14,6 +14,7 @@ from corbits_memory.cli import (
     feed,
     forget,
     grant,
+    mcp,
     role,
     search,
     serve,
@@ -64,6 +65,7 @@ app.command("show")(documents.show)
 app.command("history")(documents.history)
 app.command("export")(export.export)
 app.command("feed")(feed.feed)
+app.command("mcp")(mcp.mcp)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(grant.app, name="grant")

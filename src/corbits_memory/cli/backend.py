@@ -77,22 +77,23 @@ class Target:
     principal: str
 
 
-@asynccontextmanager
-async def open_backend(
-    target: Target, environ: Mapping[str, str], *, run_worker: bool = False
-) -> AsyncIterator[FullBackend]:
-    """The backend that the options, and after them the environment, ask for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A server, and what it knows the caller by."""
 
-    ``run_worker`` has a memory that is opened here fill in vectors meanwhile; a server does so anyway.
+    url: str
+    token: str = field(repr=False)
+
+
+def remote_of(target: Target, environ: Mapping[str, str]) -> Remote | None:
+    """The server that the options, and after them the environment, name; None: a database is asked for.
+
+    Raises ``ConfigError`` when both are, or the server's token is missing.
     """
     direct = target.data_dir is not None or target.database_url is not None
     url = target.url or (None if direct else environ.get(URL, "").strip() or None)
     if url is None:
-        from corbits_memory.cli.direct import open_direct
-
-        async with open_direct(target, environ, run_worker=run_worker) as backend:
-            yield backend
-        return
+        return None
     if direct:
         from corbits_memory.server.places import AmbiguousDatabaseError
 
@@ -102,7 +103,25 @@ async def open_backend(
     token = target.token or environ.get(TOKEN, "").strip()
     if not token:
         raise ConfigError(f"The server at {url} needs a token: set {TOKEN}, or give --token.")
+    return Remote(url=url, token=token)
+
+
+@asynccontextmanager
+async def open_backend(
+    target: Target, environ: Mapping[str, str], *, run_worker: bool = False
+) -> AsyncIterator[FullBackend]:
+    """The backend that the options, and after them the environment, ask for.
+
+    ``run_worker`` has a memory that is opened here fill in vectors meanwhile; a server does so anyway.
+    """
+    server = remote_of(target, environ)
+    if server is None:
+        from corbits_memory.cli.direct import open_direct
+
+        async with open_direct(target, environ, run_worker=run_worker) as backend:
+            yield backend
+        return
     from corbits_memory.cli.remote import open_remote
 
-    async with open_remote(url, token=token, tenant=target.tenant) as remote:
+    async with open_remote(server.url, token=server.token, tenant=target.tenant) as remote:
         yield remote

@@ -119,9 +119,18 @@ class DirectBackend:
 async def open_direct(
     target: Target, environ: Mapping[str, str], *, run_worker: bool
 ) -> AsyncIterator[DirectBackend]:
+    async with open_memory(target, environ, run_worker=run_worker) as memory:
+        yield DirectBackend(memory, tenant=target.tenant, principal=target.principal)
+
+
+@asynccontextmanager
+async def open_memory(
+    target: Target, environ: Mapping[str, str], *, run_worker: bool
+) -> AsyncIterator[Memory]:
+    """The memory on the database that the options, and after them the environment, ask for."""
     async with open_database(target.data_dir, target.database_url, environ) as (place, config):
         if place.embedded:
             # Nobody else looks after this database. Somebody's own is migrated only when they say so.
             await migrate(config.memory)
         async with open_plane(config, run_worker=run_worker) as plane:
-            yield DirectBackend(plane.memory, tenant=target.tenant, principal=target.principal)
+            yield plane.memory

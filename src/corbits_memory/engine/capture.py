@@ -18,6 +18,7 @@ from corbits_memory.core import limits
 from corbits_memory.core.erasure import ERASED
 from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
+from corbits_memory.engine.idempotency import OnceOnly
 from corbits_memory.engine.lanes import split_lanes, split_transactions
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.writer import CaptureWriter
@@ -27,7 +28,7 @@ from corbits_memory.errors import (
     MemoryError,
     TooLargeError,
 )
-from corbits_memory.ports import Access, AddResult, NewDocument
+from corbits_memory.ports import Access, AddResult, NewDocument, Once
 
 logger = logging.getLogger("corbits_memory.capture")
 
@@ -74,15 +75,25 @@ class CaptureService:
         now: datetime,
         lease_seconds: float,
         access: Access | None = None,
+        once: Once | None = None,
     ) -> Captured:
-        """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them."""
+        """Write documents. ``lease_seconds`` is how long the caller itself will try to embed them.
+
+        ``once``: what was answered to the same request before is answered again.
+        """
+        request = None if once is None else OnceOnly(tenant_id, principal_id, once)
+        if request is not None and len(documents) > 1:
+            async with self._database.tenant(tenant_id) as conn:
+                await request.begin(conn)
         answers: dict[int, AddResult | MemoryError] = {}
         chunk_ids: list[str] = []
         retagged = False
         async with aclosing(self._plan_ahead(documents, tenant_id, principal_id, now)) as parts:
             async for planned, refused in parts:
                 answers.update(refused)
-                written = await self._write_lanes(tenant_id, principal_id, access, planned, lease_seconds)
+                written = await self._write_lanes(
+                    tenant_id, principal_id, access, planned, lease_seconds, request
+                )
                 answers.update(written)
                 retagged = retagged or any(draft.retagged for draft in planned)
                 chunk_ids.extend(
@@ -159,11 +170,14 @@ class CaptureService:
         access: Access | None,
         planned: list[Draft],
         lease_seconds: float,
+        request: OnceOnly | None,
     ) -> dict[int, AddResult | MemoryError]:
         async def write(lane: list[Draft]) -> dict[int, AddResult | MemoryError]:
             answers: dict[int, AddResult | MemoryError] = {}
             for group in split_transactions(lane):
-                answers.update(await self._write_group(tenant_id, principal_id, access, group, lease_seconds))
+                answers.update(
+                    await self._write_group(tenant_id, principal_id, access, group, lease_seconds, request)
+                )
             return answers
 
         # All are waited for, so that nothing is still being written when an error is reported.
@@ -182,9 +196,10 @@ class CaptureService:
         access: Access | None,
         group: list[Draft],
         lease_seconds: float,
+        request: OnceOnly | None,
     ) -> dict[int, AddResult | MemoryError]:
         try:
-            return await self._write(tenant_id, principal_id, access, group, lease_seconds)
+            return await self._write(tenant_id, principal_id, access, group, lease_seconds, request)
         except DatabaseError as error:
             if not isinstance(error.__cause__, _ABOUT_A_ROW):
                 raise
@@ -193,7 +208,9 @@ class CaptureService:
                 return {group[0].position: error}
         answers: dict[int, AddResult | MemoryError] = {}
         for draft in group:
-            answers.update(await self._write_group(tenant_id, principal_id, access, [draft], lease_seconds))
+            answers.update(
+                await self._write_group(tenant_id, principal_id, access, [draft], lease_seconds, request)
+            )
         return answers
 
     async def _write(
@@ -203,13 +220,14 @@ class CaptureService:
         access: Access | None,
         group: list[Draft],
         lease_seconds: float,
+        request: OnceOnly | None,
     ) -> dict[int, AddResult | MemoryError]:
         async def write() -> dict[int, AddResult | MemoryError]:
             for draft in group:
                 draft.chunk_ids = []
             async with self._database.tenant(tenant_id) as conn:
                 writer = CaptureWriter(conn, tenant_id, principal_id, access, lease_seconds, self._noted_tags)
-                answers = await writer.write(group)
+                answers = await writer.write(group, request)
             self._note(tenant_id, writer.new_tags)
             return answers
 

@@ -16,6 +16,7 @@ from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.feed import FeedService
 from corbits_memory.engine.feed_signal import FeedSignal
 from corbits_memory.engine.fts import verify_fts_language
+from corbits_memory.engine.idempotency import IdempotencyService
 from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
@@ -46,6 +47,7 @@ from corbits_memory.ports import (
     HistoryPage,
     NewDocument,
     NewSubscription,
+    Once,
     OwnedDocument,
     PurgeResult,
     Reranker,
@@ -97,7 +99,8 @@ class PostgresDocumentStore:
         self._registry = VectorRegistry(self._database, vector_type=config.vector_type)
         self.embedding = EmbeddingService(self._database, self._registry, self._embedder)
         self.statistics = StatisticsService(self._database)
-        self._worker = Worker(config.database_url, self.embedding, self.statistics)
+        self.idempotency = IdempotencyService(self._database)
+        self._worker = Worker(config.database_url, self.embedding, self.statistics, self.idempotency)
         self._timeline = TimelineService(self._database)
         self._feed = FeedService(self._database)
         self.feed_signal = FeedSignal(config.database_url, self._database)
@@ -177,6 +180,27 @@ class PostgresDocumentStore:
         documents: Sequence[NewDocument],
         access: Access | None = None,
     ) -> list[AddResult | MemoryError]:
+        return await self._add(tenant_id, principal_id, documents, access)
+
+    async def add_once(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        once: Once,
+        access: Access | None = None,
+    ) -> list[AddResult | MemoryError]:
+        return await self._add(tenant_id, principal_id, documents, access, once)
+
+    async def _add(
+        self,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        access: Access | None,
+        once: Once | None = None,
+    ) -> list[AddResult | MemoryError]:
         if self._capture is None:
             raise UnavailableError("The document store is not open yet.")
         inline = self._embedder is not None and len(documents) <= INLINE_DOCUMENTS
@@ -188,6 +212,7 @@ class PostgresDocumentStore:
             now=self._clock(),
             lease_seconds=seconds,
             access=access,
+            once=once,
         )
         if captured.chunk_ids:
             self.feed_signal.tell(tenant_id)

@@ -14,6 +14,7 @@ from procrastinate.jobs import Status
 from psycopg.conninfo import conninfo_to_dict
 
 from corbits_memory.engine.embedding import EmbeddingService
+from corbits_memory.engine.idempotency import IdempotencyService
 from corbits_memory.engine.migrate import JOBS_SCHEMA
 from corbits_memory.engine.pool import ACQUIRE_SECONDS
 from corbits_memory.engine.statistics import StatisticsService
@@ -23,8 +24,10 @@ logger = logging.getLogger("corbits_memory.worker")
 
 QUEUE = "memory"
 DRAIN = "memory.embed_pending"
+FORGET_KEYS = "memory.forget_keys"
 SWEEP_CRON = "* * * * *"
 STATISTICS_CRON = "*/5 * * * *"
+EXPIRY_CRON = "3-59/10 * * * *"
 SLICES_A_JOB = 4
 """A job takes this many claims of the queue and then lets other tenants' jobs go first."""
 SHUTDOWN_SECONDS = 2.0
@@ -36,11 +39,18 @@ class Worker:
     """Runs in the process that answers requests; several processes share the work through the database."""
 
     def __init__(
-        self, url: str, embedding: EmbeddingService, statistics: StatisticsService, *, concurrency: int = 1
+        self,
+        url: str,
+        embedding: EmbeddingService,
+        statistics: StatisticsService,
+        idempotency: IdempotencyService,
+        *,
+        concurrency: int = 1,
     ) -> None:
         self._url = url
         self._embedding = embedding
         self._statistics = statistics
+        self._idempotency = idempotency
         self._concurrency = concurrency
         self._app: App | None = None
         """Open, or not there."""
@@ -146,6 +156,11 @@ class Worker:
         @app.task(name="memory.statistics", queue=QUEUE)
         async def refresh_statistics(timestamp: int) -> None:
             await self._statistics.refresh_stale()
+
+        @app.periodic(cron=EXPIRY_CRON)
+        @app.task(name=FORGET_KEYS, queue=QUEUE)
+        async def forget_keys(timestamp: int) -> None:
+            await self._idempotency.sweep()
 
 
 async def _forget_stalled(app: App) -> None:

@@ -28,6 +28,7 @@ from corbits_memory.engine.audience import (
 )
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.graph import has_graph, insert_graph
+from corbits_memory.engine.idempotency import OnceOnly
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.statements import Statements
@@ -58,10 +59,23 @@ class CaptureWriter:
         self.new_tags: set[str] = set()
         self._generation = ""
 
-    async def write(self, group: list[Draft]) -> dict[int, AddResult | MemoryError]:
+    async def write(self, group: list[Draft], request: OnceOnly | None) -> dict[int, AddResult | MemoryError]:
+        """The answers by position. ``request``: those that were given before are given again."""
         answers: dict[int, AddResult | MemoryError] = {}
         self._generation = await self._lock_tenant()
-        group = await self._refuse_unknown_references(group, answers)
+        if request is None:
+            await self._write_new(group, answers)
+            return answers
+        # Before any document is locked: whoever waits for a key here holds up nobody who holds one.
+        new = await request.take(self._conn, group, answers)
+        if new:
+            await self._write_new(new, answers, request)
+        return answers
+
+    async def _write_new(
+        self, new: list[Draft], answers: dict[int, AddResult | MemoryError], request: OnceOnly | None = None
+    ) -> None:
+        group = await self._refuse_unknown_references(new, answers)
         claimed = await self._claim(group)
         owned = []
         for draft in group:
@@ -75,6 +89,17 @@ class CaptureWriter:
         await self._narrow_claims([(draft, row) for draft, row in owned if widens(draft, row)])
         await self._take_up([(draft, row) for draft, row in owned if "erased" in row])
         changed, retagged = await self._compare(owned, answers)
+        for draft in changed:
+            answers[draft.position] = AddResult(
+                document_id=draft.document_id,
+                version_id=draft.version_id,
+                version=draft.version,
+                status=AddStatus.CREATED if claimed[draft.key]["fresh"] else AddStatus.UPDATED,
+                chunks=len(draft.chunks),
+                share=_receipt(draft),
+            )
+        if request is not None:
+            await request.keep(self._conn, new, answers)
         if retagged:
             await retag(self._conn, self._tenant_id, retagged)
         await self._audit(
@@ -86,17 +111,8 @@ class CaptureWriter:
             ]
         )
         if changed:
+            # Last, since its last step holds up every writer of the tenant.
             await self._insert(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
-        for draft in changed:
-            answers[draft.position] = AddResult(
-                document_id=draft.document_id,
-                version_id=draft.version_id,
-                version=draft.version,
-                status=AddStatus.CREATED if claimed[draft.key]["fresh"] else AddStatus.UPDATED,
-                chunks=len(draft.chunks),
-                share=_receipt(draft),
-            )
-        return answers
 
     async def _audit(self, acts: list[tuple[str, AuditOutcome]]) -> None:
         """Adds that made no version; those that did are told with their numbers."""

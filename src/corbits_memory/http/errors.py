@@ -10,25 +10,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from corbits_memory.errors import ForbiddenError, MemoryError, TooLargeError, UnauthorizedError
+from corbits_memory.errors import (
+    ForbiddenError,
+    MemoryError,
+    TooLargeError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
 from corbits_memory.wire.responses import error_response
 
 REQUEST_ID = "x-request-id"
 
 _log = logging.getLogger("corbits_memory.http")
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
-
-
-class PrincipalRequiredError(UnauthorizedError):
-    """This needs a credential, and the request has none."""
-
-    code = "principal_required"
-
-
-class TenantMismatchError(ForbiddenError):
-    """The path names another tenant than the caller's."""
-
-    code = "tenant_mismatch"
 
 
 class InvalidResolvedCallerError(MemoryError):
@@ -49,13 +43,6 @@ class MethodNotAllowedError(MemoryError):
 
     status = 405
     code = "method_not_allowed"
-
-
-class TooManyRequestsError(MemoryError):
-    """Too many requests; try again later."""
-
-    status = 429
-    code = "rate_limited"
 
 
 _BY_STATUS: Mapping[int, type[MemoryError]] = {

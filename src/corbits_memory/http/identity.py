@@ -7,12 +7,14 @@ from typing import Any
 from starlette.requests import Request
 
 from corbits_memory.core.enums import Capability
-from corbits_memory.errors import ForbiddenError, InvalidInputError, UnauthorizedError
-from corbits_memory.http.errors import (
-    InvalidResolvedCallerError,
+from corbits_memory.errors import (
+    ForbiddenError,
+    InvalidInputError,
     PrincipalRequiredError,
     TenantMismatchError,
+    UnauthorizedError,
 )
+from corbits_memory.http.errors import InvalidResolvedCallerError
 from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller
 from corbits_memory.validation import check_caller

@@ -1,5 +1,6 @@
 """What each route does once the guard has let it pass. Routes and OpenAPI are both made from this table."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,8 +14,10 @@ from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.http.query import number, once
-from corbits_memory.validation import Problems
+from corbits_memory.validation import IDEMPOTENCY_KEY, Problems, SearchInput
+from corbits_memory.wire import context as contexts
 from corbits_memory.wire import fields, requests, responses
+from corbits_memory.wire.requests import IDEMPOTENCY_KEY_HEADER
 
 _LIST_LIMIT = f"must be an integer from 1 to {limits.LIST_LIMIT_MAX}"
 
@@ -24,6 +27,7 @@ async def add(call: Call) -> responses.Response:
         tenant_id=call.caller.tenant_id,
         principal_id=call.caller.principal_id,
         items=[requests.add_input(call.body)],
+        idempotency_key=_idempotency_key(call),
     )
     if isinstance(result, Exception):
         raise result
@@ -34,15 +38,17 @@ async def add_batch(call: Call) -> responses.Response:
     given = call.body.get("items")
     items: Any = [_item(item) for item in given] if isinstance(given, list) else given
     results = await call.memory.add_batch(
-        tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id, items=items
+        tenant_id=call.caller.tenant_id,
+        principal_id=call.caller.principal_id,
+        items=items,
+        idempotency_key=_idempotency_key(call),
     )
     return responses.add_batch_response(results)
 
 
 async def search(call: Call) -> responses.Response:
     given = requests.search_input(call.body)
-    if given.generation is not None and not await call.memory.may(call.caller, Capability.ADMIN):
-        raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
+    await _check_generation(call, given)
     try:
         result = await call.memory.search_for(
             given, tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
@@ -50,6 +56,26 @@ async def search(call: Call) -> responses.Response:
     except InvalidInputError as error:
         raise requests.in_json_names(error) from error
     return responses.search_response(result, include_evidence=given.include_evidence is not False)
+
+
+async def context(call: Call) -> responses.Response:
+    given = contexts.context_input(call.body)
+    await _check_generation(call, given)
+    try:
+        result = await call.memory.context_for(
+            given,
+            call.body.get("max_tokens"),
+            tenant_id=call.caller.tenant_id,
+            principal_id=call.caller.principal_id,
+        )
+    except InvalidInputError as error:
+        raise requests.in_json_names(error) from error
+    return contexts.context_response(result, include_evidence=given.include_evidence is not False)
+
+
+async def _check_generation(call: Call, given: SearchInput) -> None:
+    if given.generation is not None and not await call.memory.may(call.caller, Capability.ADMIN):
+        raise ForbiddenError(f"generation needs the capability {Capability.ADMIN}")
 
 
 async def list_events(call: Call) -> responses.Response:
@@ -85,6 +111,13 @@ async def unshare(call: Call) -> responses.Response:
     return responses.share_response(shared)
 
 
+def _idempotency_key(call: Call) -> str | None:
+    given = call.request.headers.getlist(IDEMPOTENCY_KEY_HEADER)
+    if len(given) > 1:
+        raise InvalidInputError(f"{IDEMPOTENCY_KEY_HEADER} must be given once")
+    return given[0] if given else None
+
+
 def _item(item: object) -> object:
     return requests.add_input(item) if isinstance(item, dict) else item
 
@@ -96,6 +129,19 @@ _LIST_INSTANTS = {
 }
 _LIST_FILTERS = ("cursor", *_LIST_INSTANTS)
 
+_KEY_PARAMETER: Mapping[str, Any] = {
+    "name": IDEMPOTENCY_KEY_HEADER,
+    "in": "header",
+    "description": "Of your choice, like a UUID, a new one for each request: the same request again, within a day, "
+    "gets the first answer and writes nothing.",
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": limits.IDEMPOTENCY_KEY_CHARS,
+        "pattern": f"^{IDEMPOTENCY_KEY}$",
+    },
+}
+
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         id="memory_add",
@@ -106,6 +152,7 @@ OPERATIONS: tuple[Operation, ...] = (
         handle=add,
         request=requests.AddRequest,
         response=responses.AddResponse,
+        query=(_KEY_PARAMETER,),
     ),
     Operation(
         id="memory_add_batch",
@@ -116,6 +163,7 @@ OPERATIONS: tuple[Operation, ...] = (
         handle=add_batch,
         request=requests.AddBatchRequest,
         response=responses.AddBatchResponse,
+        query=(_KEY_PARAMETER,),
     ),
     Operation(
         id="memory_search",
@@ -126,6 +174,16 @@ OPERATIONS: tuple[Operation, ...] = (
         handle=search,
         request=requests.SearchRequest,
         response=responses.SearchResponse,
+    ),
+    Operation(
+        id="memory_context",
+        method="POST",
+        path="/context",
+        capability=Capability.SEARCH,
+        summary="What answers a question as one cited text within a budget",
+        handle=context,
+        request=contexts.ContextRequest,
+        response=contexts.ContextResponse,
     ),
     Operation(
         id="memory_list",

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx2
 import stamina
 
 from corbits_memory.config import is_http_url
+from corbits_memory.core.instants import retry_after_seconds
 from corbits_memory.core.limits import ERROR_BODY_CHARS
 from corbits_memory.errors import (
     ConfigError,
@@ -135,7 +135,7 @@ class Endpoint:
                 f"The {self._family.noun} {self.label} answered {status}{hint}: "
                 f"{self._excerpt(answer, private)}",
                 http_status=status,
-                retry_after=_retry_after(headers.get("retry-after")),
+                retry_after=retry_after_seconds(headers.get("retry-after"), now=datetime.now(UTC)),
             )
         try:
             return parse(_parse_json(answer))
@@ -266,17 +266,3 @@ def _try_again(error: Exception, limit: asyncio.Timeout, last: list[Exception]) 
     if until is not None and asyncio.get_running_loop().time() + error.retry_after >= until:
         return False
     return error.retry_after
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds to wait, from either form of the header; None when it is absent or unreadable."""
-    if value is None:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value.strip()):
-        return float(value)
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    aware = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(0.0, (aware - datetime.now(UTC)).total_seconds())

@@ -126,6 +126,17 @@ class AddResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """A request to add that may come again: 32 bytes that stand for its key, and 32 for what it asks.
+
+    Both are hashes, the second one keyed by the key: neither tells anything of the documents.
+    """
+
+    key: bytes
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentTags:
     """All tags that a document carries, and its newest version.
 

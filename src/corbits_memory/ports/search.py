@@ -89,6 +89,8 @@ class SearchItem:
     updated_at: datetime | None = None
     explain: Mapping[str, Any] | None = None
     """Each part of the score by name, when the query asked to explain."""
+    text: str | None = None
+    """All of the passage that the snippet is a part of, where the store has it at hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,30 @@ class TimelineQuery:
     occurred_before: datetime | None = None
     as_of: datetime | None = None
     """What was there at this instant, in the versions of then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextItem:
+    """A hit in a context, which cites it as ``[marker]``."""
+
+    item: SearchItem
+    marker: int
+    tokens: int
+    """Of its text in the block, the heading not counted."""
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextResult:
+    """Hits as one block of text of at most ``max_tokens``. ``omitted``: hits for which there was no room."""
+
+    text: str
+    tokens: int
+    max_tokens: int
+    items: tuple[ContextItem, ...]
+    omitted: tuple[SearchItem, ...]
+    evidence: EvidenceLevel
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from corbits_memory.ports.documents import (
     DocumentTags,
     HistoryPage,
     NewDocument,
+    Once,
     VersionDetail,
 )
 from corbits_memory.ports.feed import (
@@ -78,6 +79,26 @@ class DocumentStore(Protocol):
         query: TimelineQuery,
         access: Access | None = None,
     ) -> list[TimelineEvent]: ...
+
+
+@runtime_checkable
+class IdempotentStore(Protocol):
+    """A store that keeps what it answered, so that an add whose answer was lost can be sent again."""
+
+    async def add_once(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        once: Once,
+        access: Access | None = None,
+    ) -> list[AddResult | MemoryError]:
+        """:meth:`DocumentStore.add`; of the same principal's same request within a day, the first answers.
+
+        Refused documents are judged anew. Raises ``IdempotencyKeyReusedError`` for another request of the same key.
+        """
+        ...
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from corbits_memory.plane import Memory
 from corbits_memory.server.docs import docs_routes
 from corbits_memory.server.health import Health
 from corbits_memory.server.listen import HEAD_BYTES
+from corbits_memory.server.mcp import McpDoor
 from corbits_memory.server.metrics import Metrics
 from corbits_memory.server.middleware import Observed, SafeHeaders, SoundHead, TimelyBody
 
@@ -29,12 +30,16 @@ def host_app(
     database: Database,
     metrics: Metrics | None = None,
     trusted_proxies: Sequence[str] = (),
+    public_url: str | None = None,
 ) -> Starlette:
-    """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it.
+    """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it, who also
+    enters ``app.state.mcp.running()``.
 
-    ``trusted_proxies``: addresses or networks that may say in ``X-Forwarded-For`` who the client is.
+    ``trusted_proxies``: addresses or networks that may say in ``X-Forwarded-For`` who the client is. ``public_url``:
+    the origin by which clients know this host.
     """
     metrics = metrics or Metrics()
+    mcp = McpDoor(memory, identity=identity, public_url=public_url)
 
     async def fail(request: Request, error: Exception) -> Response:
         return error_answer(request, error)
@@ -43,6 +48,7 @@ def host_app(
         routes=[
             Route("/", _home),
             *docs_routes(),
+            *mcp.routes(),
             *Health(memory=memory, database=database, metrics=metrics).routes(),
         ],
         exception_handlers={HTTPException: fail},
@@ -59,6 +65,7 @@ def host_app(
         ],
     )
     app.router.redirect_slashes = False
+    app.state.mcp = mcp
     register_memory_routes(app, memory, identity=identity)
     return app
 

@@ -41,6 +41,10 @@ class HostSettings(BaseSettings):
     """Wrong credentials of one client address; beyond, guesses are answered with 429."""
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Of one principal in one tenant, a batch counting as one; unset: no limit. Each process counts for itself."""
+    public_url: (
+        Annotated[str, StringConstraints(pattern=r"^https?://[^/?#\s]+/?$", max_length=255)] | None
+    ) = None
+    """The origin by which clients know this host, like https://memory.example; unset: what each request names."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses or networks, separated by commas, whose X-Forwarded-For says who the client is. Nobody else's does."""
 

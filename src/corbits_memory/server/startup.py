@@ -179,13 +179,15 @@ async def _serve(
             identity=identity,
             database=database,
             trusted_proxies=settings.trusted_proxies,
+            public_url=settings.public_url,
         )
         server = HostServer(
             server_config(app, max_connections=settings.max_connections),
             on_start=lambda: _announce(started, as_json=as_json),
             on_stop=plane.memory.stop_following,
         )
-        await server.serve(sockets=[listener])
+        async with app.state.mcp.running():
+            await server.serve(sockets=[listener])
 
 
 def _announce(started: Started, *, as_json: bool) -> None:

@@ -15,7 +15,13 @@ from corbits_memory.core.enums import (
     VersionStatus,
 )
 from corbits_memory.core.limits import SNIPPET_CHARS
-from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, MemoryError, NotFoundError
+from corbits_memory.errors import (
+    ExternalRefInUseError,
+    ForbiddenError,
+    IdempotencyKeyReusedError,
+    MemoryError,
+    NotFoundError,
+)
 from corbits_memory.ports import (
     Access,
     AddResult,
@@ -26,6 +32,7 @@ from corbits_memory.ports import (
     HistoryEntry,
     HistoryPage,
     NewDocument,
+    Once,
     OpenTarget,
     SearchItem,
     SearchQuery,
@@ -58,6 +65,7 @@ class FakeDocumentStore(FakeRetention):
         self._capabilities = capabilities or StoreCapabilities(enforces_grants=True, supports_retention=True)
         self._document_numbers = count(1)
         self._version_numbers = count(1)
+        self._answered: dict[tuple[str, str, bytes], tuple[bytes, dict[int, AddResult]]] = {}
         self.queries: list[SearchQuery] = []
         """The searches so far."""
         self.opened = 0
@@ -83,6 +91,29 @@ class FakeDocumentStore(FakeRetention):
         access: Access | None = None,
     ) -> list[AddResult | MemoryError]:
         return [self._add(tenant_id, principal_id, document) for document in documents]
+
+    async def add_once(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        once: Once,
+        access: Access | None = None,
+    ) -> list[AddResult | MemoryError]:
+        request, kept = self._answered.setdefault((tenant_id, principal_id, once.key), (once.request, {}))
+        if request != once.request:
+            raise IdempotencyKeyReusedError
+        new = [place for place in range(len(documents)) if place not in kept]
+        written = await self.add(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            documents=[documents[place] for place in new],
+            access=access,
+        )
+        answers = {**kept, **dict(zip(new, written, strict=True))}
+        kept.update({place: answer for place, answer in answers.items() if isinstance(answer, AddResult)})
+        return [answers[place] for place in range(len(documents))]
 
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
@@ -340,6 +371,7 @@ def _item(document: StoredDocument, score: float, evidence: EvidenceLevel) -> Se
         chunk_id=None,
         title=content.title,
         snippet=content.text[:SNIPPET_CHARS],
+        text=content.text,
         score=score,
         kind=content.kind,
         adapter=ADAPTER,

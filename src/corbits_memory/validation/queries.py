@@ -58,6 +58,27 @@ def check_identifier(field: str, value: object) -> None:
 def search_query(given: SearchInput, *, now: datetime) -> SearchQuery:
     """The validated query, its text trimmed; raises :class:`InvalidInputError` with every problem."""
     problems = Problems()
+    query = _search_fields(problems, given, now)
+    problems.raise_if_any()
+    return query
+
+
+def context_tokens(given: SearchInput, max_tokens: object, *, now: datetime) -> int:
+    """The validated budget of a context; raises :class:`InvalidInputError` with every problem, the query's too."""
+    problems = Problems()
+    _search_fields(problems, given, now)
+    tokens = problems.integer(
+        "max_tokens",
+        max_tokens,
+        low=limits.CONTEXT_TOKENS_MIN,
+        high=limits.CONTEXT_TOKENS_MAX,
+        default=limits.CONTEXT_TOKENS_DEFAULT,
+    )
+    problems.raise_if_any()
+    return tokens
+
+
+def _search_fields(problems: Problems, given: SearchInput, now: datetime) -> SearchQuery:
     text: object = given.query
     query = SearchQuery(
         query=_query_text(problems, text),
@@ -94,7 +115,6 @@ def search_query(given: SearchInput, *, now: datetime) -> SearchQuery:
     problems.flag("include_evidence", given.include_evidence)
     if isinstance(text, str) and not text.strip() and not (query.kinds or query.entity_ids):
         problems.add("query", BLANK_QUERY)
-    problems.raise_if_any()
     return query
 
 

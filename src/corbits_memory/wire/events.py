@@ -1,6 +1,5 @@
 """Server-sent events as a client reads them."""
 
-from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 
 
@@ -13,19 +12,24 @@ class ServerEvent:
     data: str
 
 
-async def read_events(lines: AsyncIterable[str]) -> AsyncIterator[ServerEvent]:
-    """The events in the lines of a stream (without their ends); a last one that is not whole is left out."""
-    fields: dict[str, list[str]] = {}
-    async for line in lines:
+class EventReader:
+    """Makes events of the lines of one stream; one that is not whole at its end is never given."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, list[str]] = {}
+
+    def take(self, line: str) -> ServerEvent | None:
+        """The event that this line (without its end) completes, if it does."""
         if line:
             name, _, value = line.partition(":")
             if name:
-                fields.setdefault(name, []).append(value.removeprefix(" "))
-            continue
-        if "id" in fields or "data" in fields:
-            yield ServerEvent(
-                id=fields["id"][-1] if "id" in fields else None,
-                name=fields.get("event", ["message"])[-1],
-                data="\n".join(fields.get("data", [])),
-            )
-        fields = {}
+                self._fields.setdefault(name, []).append(value.removeprefix(" "))
+            return None
+        fields, self._fields = self._fields, {}
+        if "id" not in fields and "data" not in fields:
+            return None
+        return ServerEvent(
+            id=fields["id"][-1] if "id" in fields else None,
+            name=fields.get("event", ["message"])[-1],
+            data="\n".join(fields.get("data", [])),
+        )

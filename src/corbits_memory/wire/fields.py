@@ -10,13 +10,16 @@ from corbits_memory.validation import LANGUAGE
 # Prose may hold any character but NUL, names no control character at all. These are regular expressions of
 # JSON Schema, for the OpenAPI document.
 _PROSE = r"[^\x00]"
+_PROSE_NOT_BLANK = r"[^\s\x00\x1c-\x1f\x85]"
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
+"""What the plane takes for text; some control characters count as blanks there, and in no regular expression."""
 _NAME = r"[^\x00-\x1f\x7f-\x9f]"
 _NAME_NOT_BLANK = r"[^\s\x00-\x1f\x7f-\x9f]"
 _TAG = r"[^*\x00-\x1f\x7f-\x9f]"
 
 
 def _prose(max_chars: int) -> Any:
-    return Field(min_length=1, max_length=max_chars, pattern=rf"^{_PROSE}*\S{_PROSE}*$")
+    return Field(min_length=1, max_length=max_chars, pattern=rf"^{_PROSE}*{_PROSE_NOT_BLANK}{_PROSE}*$")
 
 
 def _name(max_chars: int) -> Any:
@@ -60,7 +63,10 @@ Attributes = Annotated[
         max_length=limits.ATTRIBUTES,
         description="A flat object. Keys are not blank; numbers lie within ±(2^53 − 1).",
         json_schema_extra={
-            "propertyNames": {"maxLength": limits.ATTRIBUTE_KEY_CHARS, "pattern": rf"^{_PROSE}*\S{_PROSE}*$"}
+            "propertyNames": {
+                "maxLength": limits.ATTRIBUTE_KEY_CHARS,
+                "pattern": rf"^{_PROSE}*{_PROSE_NOT_BLANK}{_PROSE}*$",
+            }
         },
     ),
 ]

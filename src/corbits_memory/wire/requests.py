@@ -22,6 +22,8 @@ from corbits_memory.errors import InvalidInputError
 from corbits_memory.validation import AddInput, Content, SearchInput
 from corbits_memory.wire import fields
 
+IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
+
 
 class Request(BaseModel):
     model_config = ConfigDict(extra="ignore", populate_by_name=True, serialize_by_alias=True)
@@ -31,7 +33,9 @@ _SOMETHING_TO_SHARE: list[JsonValue] = [
     {"properties": {"tenant": {"const": True}}, "required": ["tenant"]},
     {"properties": {"tags": {"type": "array", "minItems": 1}}, "required": ["tags"]},
     {
-        "properties": {"principals": {"type": "array", "contains": {"type": "string", "pattern": r"\S"}}},
+        "properties": {
+            "principals": {"type": "array", "contains": {"type": "string", "pattern": fields.NOT_BLANK}}
+        },
         "required": ["principals"],
     },
 ]
@@ -44,7 +48,8 @@ class ShareSugar(Request):
     principals: Annotated[list[fields.BlankableId], Field(max_length=limits.SHARED_PRINCIPALS)] | None = None
     tags: fields.Tags | None = None
     required: bool | None = Field(
-        None, description="Refuse rather than keep it unshared, where no grant can be written. Default false."
+        default=None,
+        description="Refuse rather than keep it unshared, where no grant can be written. Default false.",
     )
 
 
@@ -69,30 +74,38 @@ class AddRequest(Request):
 
     title: fields.Title
     text: fields.Body
-    kind: fields.Kind | None = Field(None, description="Default `note`.")
+    kind: fields.Kind | None = Field(default=None, description="Default `note`.")
     access_tags: fields.Tags | None = None
     share: ShareSugar | None = None
     generator_agent_id: fields.BlankableId | None = Field(
-        None, description="The agent that made this text. Its provenance is then at best `inferred`."
+        default=None, description="The agent that made this text. Its provenance is then at best `inferred`."
     )
     provenance: Provenance | None = None
     lineage_class: LineageClass | None = None
     temporal_class: TemporalClass | None = None
     retention_class: RetentionClass | None = None
-    derived_from: fields.VersionIds | None = Field(None, description="Versions that this text is made from.")
-    supports: fields.VersionIds | None = Field(None, description="Versions that this text speaks for.")
-    contradicts: fields.VersionIds | None = Field(None, description="Versions that this text speaks against.")
+    derived_from: fields.VersionIds | None = Field(
+        default=None, description="Versions that this text is made from."
+    )
+    supports: fields.VersionIds | None = Field(
+        default=None, description="Versions that this text speaks for."
+    )
+    contradicts: fields.VersionIds | None = Field(
+        default=None, description="Versions that this text speaks against."
+    )
     valid_from: fields.Instant | None = None
     valid_until: fields.Instant | None = None
-    occurred_at: fields.Instant | None = Field(None, description="When it happened. Default now.")
+    occurred_at: fields.Instant | None = Field(default=None, description="When it happened. Default now.")
     external_ref: fields.ExternalRef | None = Field(
-        None,
+        default=None,
         description="Your name for the document; the same name again makes a new version of it. Tenant, adapter "
         f"and this together: at most {limits.REFERENCE_BYTES:,} bytes in UTF-8.",
     )
-    adapter: fields.Id | None = Field(None, description="Where external_ref comes from. Default `http`.")
-    thread: fields.Id | None = Field(None, description="The conversation that it belongs to.")
-    author: fields.Author | None = Field(None, description="Who says it; text, not a principal.")
+    adapter: fields.Id | None = Field(
+        default=None, description="Where external_ref comes from. Default `http`."
+    )
+    thread: fields.Id | None = Field(default=None, description="The conversation that it belongs to.")
+    author: fields.Author | None = Field(default=None, description="Who says it; text, not a principal.")
     attributes: fields.Attributes | None = None
     language: fields.Language | None = None
 
@@ -104,7 +117,7 @@ class AddBatchRequest(Request):
 
 
 _QUERY_OR_FILTER: list[JsonValue] = [
-    {"properties": {"query": {"pattern": r"\S"}}},
+    {"properties": {"query": {"pattern": fields.NOT_BLANK}}},
     {"properties": {"kinds": {"type": "array", "minItems": 1}}, "required": ["kinds"]},
     {"properties": {"entity_ids": {"type": "array", "minItems": 1}}, "required": ["entity_ids"]},
 ]
@@ -117,16 +130,18 @@ class SearchRequest(Request):
 
     query: fields.Query = Field(description="May be blank only beside a filter on kinds or entity_ids.")
     limit: Annotated[int, Field(ge=1, le=limits.SEARCH_LIMIT_MAX)] | None = Field(
-        None, description=f"Default {limits.SEARCH_LIMIT_DEFAULT}."
+        default=None, description=f"Default {limits.SEARCH_LIMIT_DEFAULT}."
     )
     kinds: fields.FilterKinds | None = None
     entity_ids: fields.FilterIds | None = None
-    sources: fields.FilterIds | None = Field(None, description="`local` and ids of live sources.")
-    include_evidence: bool | None = Field(None, alias="includeEvidence", description="Default true.")
-    include_deprecated: bool | None = Field(None, alias="includeDeprecated", description="Default false.")
+    sources: fields.FilterIds | None = Field(default=None, description="`local` and ids of live sources.")
+    include_evidence: bool | None = Field(default=None, alias="includeEvidence", description="Default true.")
+    include_deprecated: bool | None = Field(
+        default=None, alias="includeDeprecated", description="Default false."
+    )
     profile: SearchProfile | None = None
-    explain: bool | None = Field(None, description="Adds the parts of each score.")
-    generation: fields.Id | None = Field(None, description="Needs the capability memory:admin.")
+    explain: bool | None = Field(default=None, description="Adds the parts of each score.")
+    generation: fields.Id | None = Field(default=None, description="Needs the capability memory:admin.")
     occurred_after: fields.Instant | None = None
     occurred_before: fields.Instant | None = None
     attributes: fields.Attributes | None = None

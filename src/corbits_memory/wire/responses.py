@@ -193,7 +193,7 @@ def add_batch_response(results: Sequence[AddResult | MemoryError]) -> AddBatchRe
 def search_response(result: SearchResult, *, include_evidence: bool = True) -> SearchResponse:
     """``degraded`` is told whenever something was missing, asked for or not."""
     return SearchResponse(
-        items=[_search_item(item) for item in result.items],
+        items=[search_item_response(item) for item in result.items],
         **given(evidence=result.evidence if include_evidence else None, degraded=list(result.degraded)),
     )
 
@@ -239,7 +239,7 @@ def _share_receipt(receipt: ShareReceipt) -> ShareReceiptResponse:
     )
 
 
-def _search_item(item: SearchItem) -> SearchItemResponse:
+def search_item_response(item: SearchItem) -> SearchItemResponse:
     return SearchItemResponse(
         document_id=item.document_id,
         title=item.title,

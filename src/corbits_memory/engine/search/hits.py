@@ -134,4 +134,5 @@ def search_item(
         ),
         updated_at=details.occurred_at,
         explain=explain,
+        text=details.text,
     )

@@ -1,0 +1,181 @@
+"""Adding, finding and reading."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from corbits_memory.client.calls import Call
+from corbits_memory.client.routes.values import (
+    Instant,
+    Scalar,
+    body_of,
+    document_path,
+    given_parameters,
+    idempotency_headers,
+    path_part,
+    plain,
+    search_body,
+)
+from corbits_memory.wire import context as contexts
+from corbits_memory.wire import documents, requests, responses
+
+
+def add(
+    *,
+    title: str,
+    text: str,
+    kind: str | None = None,
+    access_tags: Sequence[str] | None = None,
+    share: requests.ShareSugar | Mapping[str, Any] | None = None,
+    generator_agent_id: str | None = None,
+    provenance: str | None = None,
+    lineage_class: str | None = None,
+    temporal_class: str | None = None,
+    retention_class: str | None = None,
+    derived_from: Sequence[str] | None = None,
+    supports: Sequence[str] | None = None,
+    contradicts: Sequence[str] | None = None,
+    valid_from: Instant | None = None,
+    valid_until: Instant | None = None,
+    occurred_at: Instant | None = None,
+    external_ref: str | None = None,
+    adapter: str | None = None,
+    thread: str | None = None,
+    author: str | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
+    language: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[responses.AddResponse]:
+    """Remember one document. When this returns, its text is durable and found by its words.
+
+    A retry after a lost answer writes nothing twice: each call has an ``idempotency_key`` of its own, unless you give
+    one, as you should where your own code may call again (a job that is retried).
+    """
+    body = {name: value for name, value in locals().items() if name != "idempotency_key"}
+    return Call(
+        method="POST",
+        path="/add",
+        answer=responses.AddResponse,
+        body=body_of(body),
+        headers=idempotency_headers(idempotency_key),
+        own_key=idempotency_key is None,
+    )
+
+
+def add_batch(
+    items: Iterable[requests.AddRequest | Mapping[str, Any]], *, idempotency_key: str | None = None
+) -> Call[responses.AddBatchResponse]:
+    """Remember up to 1,000 documents; ``results`` has an answer or an error for each, in order.
+
+    A retry answers what was kept before and judges anew what was refused.
+    """
+    return Call(
+        method="POST",
+        path="/add/batch",
+        answer=responses.AddBatchResponse,
+        body={"items": [plain(item) for item in items]},
+        headers=idempotency_headers(idempotency_key),
+        own_key=idempotency_key is None,
+    )
+
+
+def search(
+    query: str,
+    *,
+    limit: int | None = None,
+    kinds: Sequence[str] | None = None,
+    entity_ids: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
+    include_evidence: bool | None = None,
+    include_deprecated: bool | None = None,
+    profile: str | None = None,
+    explain: bool | None = None,
+    generation: str | None = None,
+    occurred_after: Instant | None = None,
+    occurred_before: Instant | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
+    max_per_document: int | None = None,
+    as_of: Instant | None = None,
+) -> Call[responses.SearchResponse]:
+    """Find what answers a question, best first, among what the caller may see.
+
+    ``evidence`` none or weak means that the hits hardly answer, not that nothing is known.
+    """
+    return Call(method="POST", path="/search", answer=responses.SearchResponse, body=search_body(locals()))
+
+
+def context(
+    query: str,
+    *,
+    max_tokens: int | None = None,
+    limit: int | None = None,
+    kinds: Sequence[str] | None = None,
+    entity_ids: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
+    include_evidence: bool | None = None,
+    include_deprecated: bool | None = None,
+    profile: str | None = None,
+    explain: bool | None = None,
+    generation: str | None = None,
+    occurred_after: Instant | None = None,
+    occurred_before: Instant | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
+    max_per_document: int | None = None,
+    as_of: Instant | None = None,
+) -> Call[contexts.ContextResponse]:
+    """What answers a question as one text of at most ``max_tokens`` (100 to 32,000), its passages cited as ``[1]``.
+
+    ``items`` says what each marker stands for, ``omitted`` which hits had no room.
+    """
+    return Call(method="POST", path="/context", answer=contexts.ContextResponse, body=search_body(locals()))
+
+
+def list_documents(
+    *,
+    limit: int | None = None,
+    kinds: Iterable[str] = (),
+    cursor: str | None = None,
+    occurred_after: Instant | None = None,
+    occurred_before: Instant | None = None,
+    as_of: Instant | None = None,
+) -> Call[responses.ListResponse]:
+    """The newest documents that the caller may see, 1 to 100 (default 20); ``next_cursor`` asks for the next page."""
+    instants = {"occurred_after": occurred_after, "occurred_before": occurred_before, "as_of": as_of}
+    parameters = [
+        *given_parameters(limit=limit, cursor=cursor, **body_of(instants)),
+        *(("kinds", kind) for kind in kinds),
+    ]
+    return Call(method="GET", path="/list", answer=responses.ListResponse, parameters=parameters)
+
+
+def document(document_id: str) -> Call[documents.DocumentResponse]:
+    """A document and its current version. Raises ``NotFoundError``, also for what the caller can't see."""
+    return Call(method="GET", path=document_path(document_id), answer=documents.DocumentResponse)
+
+
+def history(
+    document_id: str, *, limit: int | None = None, before: int | None = None
+) -> Call[documents.HistoryResponse]:
+    """A document's versions, newest first, and what each changed; ``next_before`` asks for the next page."""
+    return Call(
+        method="GET",
+        path=document_path(document_id, "/history"),
+        answer=documents.HistoryResponse,
+        parameters=given_parameters(limit=limit, before=before),
+    )
+
+
+def version(
+    version_id: str, *, limit: int | None = None, after: int | None = None
+) -> Call[documents.VersionResponse]:
+    """A version with its text, a page of chunks at a time; ``next_after`` asks for the next page."""
+    return Call(
+        method="GET",
+        path=f"/versions/{path_part(version_id)}",
+        answer=documents.VersionResponse,
+        parameters=given_parameters(limit=limit, after=after),
+    )
+
+
+def capabilities() -> Call[responses.CapabilitiesResponse]:
+    """What this memory can do, and how many of the caller's chunks have no vector yet."""
+    return Call(method="GET", path="/capabilities", answer=responses.CapabilitiesResponse)
