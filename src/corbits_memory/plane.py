@@ -344,6 +344,7 @@ class Memory:
         occurred_before: datetime | str | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         max_per_document: int = limits.CONTEXT_PER_DOCUMENT_DEFAULT,
+        valid_at: datetime | str | None = None,
         as_of: datetime | str | None = None,
     ) -> ContextResult:
         """What answers ``query`` as one block of text to put into a prompt, each passage cited as ``[1]``.
@@ -364,6 +365,7 @@ class Memory:
             occurred_before=occurred_before,
             attributes=attributes,
             max_per_document=max_per_document,
+            valid_at=valid_at,
             as_of=as_of,
         )
         return await self.context_for(given, max_tokens, tenant_id=tenant_id, principal_id=principal_id)

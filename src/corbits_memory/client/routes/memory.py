@@ -94,6 +94,7 @@ def search(
     occurred_before: Instant | None = None,
     attributes: Mapping[str, Scalar] | None = None,
     max_per_document: int | None = None,
+    valid_at: Instant | None = None,
     as_of: Instant | None = None,
 ) -> Call[responses.SearchResponse]:
     """Find what answers a question, best first, among what the caller may see.
@@ -120,6 +121,7 @@ def context(
     occurred_before: Instant | None = None,
     attributes: Mapping[str, Scalar] | None = None,
     max_per_document: int | None = None,
+    valid_at: Instant | None = None,
     as_of: Instant | None = None,
 ) -> Call[contexts.ContextResponse]:
     """What answers a question as one text of at most ``max_tokens`` (100 to 32,000), its passages cited as ``[1]``.
