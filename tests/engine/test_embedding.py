@@ -182,7 +182,7 @@ async def test_what_a_dead_worker_had_leased_comes_free(
 ) -> None:
     store = await open_store(embed_url=word_server.url)
     await add(store, *(note(f"Note {i}.") for i in range(INLINE_DOCUMENTS + 1)))
-    claimed = await store.embedding._claim(T)
+    claimed = await store.embedding._claim(T, "g0")
     assert claimed
     assert await store.embedding.drain(T) == 0
     await owner.execute("UPDATE memory.embed_queue SET not_before = not_before - interval '121 s'")

@@ -15,9 +15,11 @@ from datetime import datetime
 import psycopg
 
 from corbits_memory.core import limits
+from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.erasure import ERASED
 from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
+from corbits_memory.engine.generations import REMEMBERED, Generations
 from corbits_memory.engine.lanes import split_lanes, split_transactions
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.writer import CaptureWriter
@@ -59,8 +61,18 @@ Planned = tuple[list[Draft], dict[int, AddResult | MemoryError]]
 
 
 class CaptureService:
-    def __init__(self, database: Database, *, language: str, known_languages: frozenset[str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        language: str,
+        known_languages: frozenset[str],
+        generations: Generations,
+    ) -> None:
         self._database = database
+        self._generations = generations
+        self._caps: dict[str, ChunkCaps] = {}
+        """What a tenant's texts were last cut by; whoever writes them knows for sure."""
         self._language = language
         self._known_languages = known_languages
         self._noted_tags: set[tuple[str, str]] = set()
@@ -147,6 +159,7 @@ class CaptureService:
             principal_id=principal_id,
             language=self._language,
             now=now,
+            caps=self._caps.get(tenant_id, DEFAULT_CAPS),
         )
         if len(document.parts) > limits.CHUNKS_PER_DOCUMENT:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
@@ -208,12 +221,27 @@ class CaptureService:
             for draft in group:
                 draft.chunk_ids = []
             async with self._database.tenant(tenant_id) as conn:
-                writer = CaptureWriter(conn, tenant_id, principal_id, access, lease_seconds, self._noted_tags)
+                writer = CaptureWriter(
+                    conn,
+                    tenant_id,
+                    principal_id,
+                    access,
+                    lease_seconds,
+                    self._noted_tags,
+                    generations=self._generations,
+                )
                 answers = await writer.write(group)
             self._note(tenant_id, writer.new_tags)
+            self._remember_caps(tenant_id, writer.caps)
             return answers
 
         return await run_again(write)
+
+    def _remember_caps(self, tenant_id: str, caps: ChunkCaps) -> None:
+        if caps == DEFAULT_CAPS:
+            self._caps.pop(tenant_id, None)
+        elif len(self._caps) < REMEMBERED or tenant_id in self._caps:
+            self._caps[tenant_id] = caps
 
     def _note(self, tenant_id: str, tags: set[str]) -> None:
         """Remember, once it is committed, that tags are in use; they stay so."""

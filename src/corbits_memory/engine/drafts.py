@@ -9,6 +9,7 @@ from typing import Any
 from corbits_memory.access.tags import document_tag, resolve_access_tags, shared_peers
 from corbits_memory.core import hashing, ids, planning
 from corbits_memory.core.authority import authority
+from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.enums import RetentionClass
 from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
 from corbits_memory.core.text import ends_with_question, normalise, word_count
@@ -34,6 +35,8 @@ class Draft:
     attribution: ResolvedAttribution
     chunks: tuple[PlannedChunk, ...]
     analysed: list[Row]
+    caps: ChunkCaps
+    """What it is cut by: those of the generation that it goes into."""
     content_hash: str
     access_tags: list[str] | None
     """Asked for: the caller's own; None leaves those of a known document as they are."""
@@ -75,7 +78,14 @@ class Draft:
 
 
 def draft_document(
-    document: NewDocument, *, position: int, tenant_id: str, principal_id: str, language: str, now: datetime
+    document: NewDocument,
+    *,
+    position: int,
+    tenant_id: str,
+    principal_id: str,
+    language: str,
+    now: datetime,
+    caps: ChunkCaps = DEFAULT_CAPS,
 ) -> Draft:
     """Plan a document: defaults, chunks, hashes. Raises ``InvalidAdaptedDocumentError``."""
     if not document.title.strip() or not document.kind.strip():
@@ -90,7 +100,7 @@ def draft_document(
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
     own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
     system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
-    chunks = planning.plan_chunks([(part.text, part.role) for part in document.parts])
+    chunks = _plan(document, caps)
     return Draft(
         position=position,
         document=document,
@@ -100,6 +110,7 @@ def draft_document(
         attribution=attribution,
         chunks=chunks,
         analysed=_analyse(document, chunks),
+        caps=caps,
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
         system_tags=system if document.share is not None else None,
@@ -108,6 +119,14 @@ def draft_document(
         document_id=new_id(ids.DOCUMENT),
         retention_class=document.retention_class,
     )
+
+
+def cut_anew(planned: Sequence[Draft], caps: ChunkCaps) -> None:
+    """Chunks of other sizes, for drafts that go into another generation than they were planned for."""
+    for draft in planned:
+        draft.caps = caps
+        draft.chunks = _plan(draft.document, caps)
+        draft.analysed = _analyse(draft.document, draft.chunks)
 
 
 def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
@@ -199,6 +218,10 @@ def chunk_rows(draft: Draft) -> list[Row]:
         {"id": chunk_id, **settled, **analysed}
         for chunk_id, analysed in zip(draft.chunk_ids, draft.analysed, strict=True)
     ]
+
+
+def _plan(document: NewDocument, caps: ChunkCaps) -> tuple[PlannedChunk, ...]:
+    return planning.plan_chunks([(part.text, part.role) for part in document.parts], caps)
 
 
 def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:

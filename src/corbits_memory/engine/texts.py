@@ -24,7 +24,9 @@ async def insert_texts(
     await statements.run("insert_chunks", chunks=chunks)
     await statements.run("insert_search_rows", chunks=chunks, generation=generation)
     owners = [draft.owner for draft in drafts for _ in draft.chunk_ids]
-    await statements.run("enqueue_chunks", chunks=chunk_ids, owners=owners, lease=lease_seconds)
+    await statements.run(
+        "enqueue_chunks", chunks=chunk_ids, owners=owners, lease=lease_seconds, generation=generation
+    )
     await _enqueue_followers(statements, drafts, chunk_ids, generation)
 
 

@@ -1,11 +1,13 @@
 """One transaction of ``add``: claim, compare, keep, supersede, insert, number."""
 
+import asyncio
 from collections.abc import Collection
 
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow
 
 from corbits_memory.core import ids
+from corbits_memory.core.chunking import DEFAULT_CAPS
 from corbits_memory.core.enums import AddStatus, AuditOutcome, RetentionClass
 from corbits_memory.core.erasure import erased_reference
 from corbits_memory.engine import drafts
@@ -26,7 +28,8 @@ from corbits_memory.engine.audience import (
     settle_tags,
     widens,
 )
-from corbits_memory.engine.drafts import Draft, Row
+from corbits_memory.engine.drafts import Draft, Row, cut_anew
+from corbits_memory.engine.generations import Generations
 from corbits_memory.engine.graph import has_graph, insert_graph
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
@@ -47,6 +50,8 @@ class CaptureWriter:
         access: Access | None,
         lease_seconds: float,
         noted_tags: Collection[tuple[str, str]],
+        *,
+        generations: Generations,
     ) -> None:
         self._conn = conn
         self._statements = Statements(conn, tenant_id, "capture", principal=principal_id)
@@ -56,11 +61,15 @@ class CaptureWriter:
         self._access = access
         self._noted_tags = noted_tags
         self.new_tags: set[str] = set()
+        self._generations = generations
         self._generation = ""
+        self.caps = DEFAULT_CAPS
+        """What texts of the live generation are cut by; known once they are written."""
 
     async def write(self, group: list[Draft]) -> dict[int, AddResult | MemoryError]:
         answers: dict[int, AddResult | MemoryError] = {}
         self._generation = await self._lock_tenant()
+        await self._cut_as_live(group)
         group = await self._refuse_unknown_references(group, answers)
         claimed = await self._claim(group)
         owned = []
@@ -114,6 +123,14 @@ class CaptureWriter:
             await self._statements.run("create_tenant")
             rows = await self._statements.fetch("lock_tenant")
         return str(rows[0]["live_generation"])
+
+    async def _cut_as_live(self, group: list[Draft]) -> None:
+        """Another generation may have been promoted since the drafts were planned."""
+        live = await self._generations.get(self._tenant_id, self._generation, self._conn)
+        self.caps = live.caps
+        otherwise = [draft for draft in group if draft.caps != self.caps]
+        if otherwise:
+            await asyncio.to_thread(cut_anew, otherwise, self.caps)
 
     async def _refuse_unknown_references(
         self, group: list[Draft], answers: dict[int, AddResult | MemoryError]
