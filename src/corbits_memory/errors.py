@@ -10,9 +10,14 @@
     ├── UnauthorizedError            401  the caller authenticates
     ├── ForbiddenError               403  somebody grants it
     ├── NotFoundError                404  unknown, or invisible to the caller
+    │   ├── TransformConfigNotFoundError
+    │   └── TransformRunNotFoundError
     ├── ConflictError                409  refused by the state of the memory
     │   ├── ExternalRefInUseError
-    │   └── DurableDocumentError
+    │   ├── DurableDocumentError
+    │   ├── TransformConfigInUseError
+    │   ├── TransformRunError
+    │   └── TransformPromoteError
     ├── TooLargeError                413  the caller sends less
     ├── NotSupportedError            501  this store can't do it
     ├── UpstreamError                502  a model or the database failed
@@ -94,6 +99,18 @@ class NotFoundError(MemoryError):
     code = "not_found"
 
 
+class TransformConfigNotFoundError(NotFoundError):
+    """There is no such transform config in this tenant."""
+
+    code = "transform_config_not_found"
+
+
+class TransformRunNotFoundError(NotFoundError):
+    """There is no such transform run in this tenant."""
+
+    code = "transform_run_not_found"
+
+
 class ConflictError(MemoryError):
     """The memory's state does not allow this now."""
 
@@ -111,6 +128,24 @@ class DurableDocumentError(ConflictError):
     """The document has durable versions; forget it first, or give them another retention class."""
 
     code = "durable_document"
+
+
+class TransformConfigInUseError(ConflictError):
+    """Runs were made with this transform config; it has to stay as long as they do."""
+
+    code = "transform_config_in_use"
+
+
+class TransformRunError(ConflictError):
+    """The run's state does not allow this now."""
+
+    code = "transform_run"
+
+
+class TransformPromoteError(ConflictError):
+    """This generation can't be promoted or demoted now."""
+
+    code = "transform_promote"
 
 
 class TooLargeError(MemoryError):

@@ -8,7 +8,15 @@ from corbits_memory.access.control import AccessControl
 from corbits_memory.errors import NotSupportedError, UnavailableError
 from corbits_memory.feeding import Feeding
 from corbits_memory.forgetting import Forgetting
-from corbits_memory.ports import AuditStore, DocumentStore, PushStore, ReadableStore, ReadyStore
+from corbits_memory.ports import (
+    AuditStore,
+    DocumentStore,
+    PushStore,
+    ReadableStore,
+    ReadyStore,
+    ReplayableStore,
+    TransformStore,
+)
 from corbits_memory.sharing import Sharing
 
 
@@ -76,6 +84,13 @@ class Parts:
         if not isinstance(self.store, PushStore):
             raise NotSupportedError("webhooks require the engine DocumentStore")
         return self.store
+
+    @property
+    def transforms(self) -> TransformStore:
+        """How the store replays; raises ``NotSupportedError`` for one that doesn't."""
+        if not isinstance(self.store, ReplayableStore):
+            raise NotSupportedError("transform APIs require the engine DocumentStore")
+        return self.store.transforms
 
     @property
     def audited(self) -> AuditStore:

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from corbits_memory.config import EmbedConfig, EngineConfig, RerankConfig, override_embed, override_rerank
-from corbits_memory.engine.generations import Generation
+from corbits_memory.engine.generations import Generation, stored_params
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import ConfigError
@@ -60,7 +60,7 @@ class ModelDirectory:
         for row in await self._rows("model_sources", tenant=tenant_id, model_key=model_key):
             config = self._registered(row)
             if row["config_id"] is not None:
-                params = transform_params(row["params"]).embed or EmbedParams()
+                params = transform_params(stored_params(row["params"])).embed or EmbedParams()
                 config = self._overridden(params, row["secret"])
             built = self._build(config)
             if built is None:

@@ -63,6 +63,8 @@ class Draft:
     retagged: bool = False
     retention_class: RetentionClass = RetentionClass.STANDARD
     """As asked for; that of the document where somebody else adds to it."""
+    searched_tags: list[str] | None = None
+    """Of a copy: what its document carries now. None: what the version is written with."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -213,6 +215,7 @@ def chunk_rows(draft: Draft) -> list[Row]:
         "document_id": draft.document_id,
         "thread_seq": draft.thread_seq,
         "context_key": context,
+        **({} if draft.searched_tags is None else {"tags": draft.searched_tags}),
     }
     return [
         {"id": chunk_id, **settled, **analysed}

@@ -146,6 +146,17 @@ class EmbeddingService:
             return False
         return await self.embed_into(tenant_id, chunk_ids, target)
 
+    async def embed_or_postpone(self, tenant_id: str, chunk_ids: Sequence[str], target: Target) -> None:
+        """:meth:`embed_into`; a text that the model refuses stays in the queue, and holds up no other.
+
+        Raises ``EmbedError`` when the model itself is away, with nothing stored.
+        """
+        try:
+            await self.embed_into(tenant_id, chunk_ids, target)
+        except EmbedError as error:
+            if not await self._embed_singly(tenant_id, list(chunk_ids), error, target):
+                raise
+
     async def embed_into(self, tenant_id: str, chunk_ids: Sequence[str], target: Target) -> bool:
         """:meth:`embed` for chunks of any generation whose model the target is."""
         space = target.space

@@ -18,6 +18,13 @@ from corbits_memory.ports.transform import TransformParams
 from corbits_memory.validation import transform_params
 
 REMEMBERED = 10_000
+SECRETS = "secrets"
+"""Beside a config's stored params: which keys were given, and not what they are."""
+
+
+def stored_params(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's params as they were given, but for keys."""
+    return {name: value for name, value in stored.items() if name != SECRETS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +96,7 @@ class Generations:
 
 
 def _of_run(generation: str, row: Mapping[str, Any]) -> Generation:
-    params = transform_params(row["params"])
+    params = transform_params(stored_params(row["params"]))
     return Generation(
         id=generation,
         params=params,

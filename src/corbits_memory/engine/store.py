@@ -22,6 +22,8 @@ from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.push import PushWorker
+from corbits_memory.engine.replay.service import ReplayService
+from corbits_memory.engine.replay.transforms import Transforms
 from corbits_memory.engine.retention import RetentionService
 from corbits_memory.engine.search.service import SearchService
 from corbits_memory.engine.statistics import StatisticsService
@@ -113,10 +115,26 @@ class PostgresDocumentStore:
             directory=self._directory,
         )
         self.statistics = StatisticsService(self._database)
-        self._worker = Worker(config.database_url, self.embedding, self.statistics)
+        self.replays = ReplayService(
+            self._database,
+            generations=self._generations,
+            directory=self._directory,
+            registry=self._registry,
+            embedding=self.embedding,
+            statistics=self.statistics,
+            clock=self._clock,
+        )
+        self._worker = Worker(
+            config.database_url,
+            self.embedding,
+            self.statistics,
+            self.replays,
+            concurrency=config.worker_concurrency,
+        )
+        self.feed_signal = FeedSignal(config.database_url, self._database)
+        self.transforms = Transforms(self.replays, self._worker, self.feed_signal)
         self._timeline = TimelineService(self._database)
         self._feed = FeedService(self._database)
-        self.feed_signal = FeedSignal(config.database_url, self._database)
         outbound = Outbound(config.push)
         self._subscriptions = SubscriptionService(self._database, outbound)
         self.push = PushWorker(self._database, self._feed, self.feed_signal, outbound, config.push)

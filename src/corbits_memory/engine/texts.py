@@ -30,6 +30,13 @@ async def insert_texts(
     await _enqueue_followers(statements, drafts, chunk_ids, generation)
 
 
+async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft]) -> None:
+    """The chunks of versions that are kept, and not searched."""
+    chunks = [row for draft in drafts for row in drafting.chunk_rows(draft)]
+    if chunks:
+        await statements.run("insert_chunks", chunks=dump_rows(chunks))
+
+
 async def _enqueue_followers(
     statements: Statements, drafts: Sequence[Draft], chunk_ids: list[str], generation: str
 ) -> None:

@@ -78,9 +78,6 @@ ALTER TABLE memory.transform_slice ALTER error SET STATISTICS 0;
 ALTER TABLE memory.transform_skip ALTER problem SET STATISTICS 0;
 ALTER TABLE memory.transform_secret ALTER secret SET STATISTICS 0;
 
--- scope: by time
-CREATE INDEX raw_capture_fetched ON memory.raw_capture (tenant_id, fetched_at) WHERE fetched_at IS NOT NULL;
-
 DO $$
 DECLARE
   name text;
