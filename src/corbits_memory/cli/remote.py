@@ -130,6 +130,10 @@ class RemoteBackend:
             "POST", _of(subscription_id, "/replay"), repeatable=False, json={"seqs": seqs}
         )
 
+    async def ask(self, method: str, path: str, *, repeatable: bool, **content: Any) -> Json:
+        """One request below the tenant's prefix, for commands that only a server's operators use."""
+        return await self._send(method, path, repeatable=repeatable, **content)
+
     async def _stream(self, path: str, **content: Any) -> AsyncIterator[ServerEvent]:
         """The events of one connection, until it ends. Raises ``ServerError``."""
         timeout = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)

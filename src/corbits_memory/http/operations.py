@@ -13,6 +13,7 @@ from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.http.query import number, once
+from corbits_memory.http.transform import TRANSFORM_OPERATIONS
 from corbits_memory.validation import Problems
 from corbits_memory.wire import fields, requests, responses
 
@@ -202,4 +203,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *DOCUMENT_OPERATIONS,
     *FEED_OPERATIONS,
     *PUSH_OPERATIONS,
+    *TRANSFORM_OPERATIONS,
 )

@@ -43,8 +43,9 @@ def transform_params(value: object) -> TransformParams:
     that silently changes nothing is worse than an error.
     """
     problems = Problems()
-    if value is None:
-        problems.add("params", "is required")
+    if not isinstance(value, Mapping):
+        problems.add("params", "is required" if value is None else "must be an object")
+        problems.raise_if_any()
     given = _Fields(problems, "", value)
     params = TransformParams(
         chunk=_chunk(problems, given.take("chunk")),
@@ -131,7 +132,7 @@ class _Fields:
         if isinstance(value, Mapping):
             self._left = {_camel(key): item for key, item in value.items() if isinstance(key, str)}
         elif value is not None:
-            problems.add(path or "params", "must be an object")
+            problems.add(path, "must be an object")
 
     def take(self, name: str) -> object:
         return self._left.pop(name, None)

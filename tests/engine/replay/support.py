@@ -63,7 +63,9 @@ async def demote(store: PostgresDocumentStore, run: TransformRun) -> TransformRu
 
 
 async def live(owner: Owner) -> str:
-    return str((await rows(owner, "SELECT live_generation FROM memory.tenant_state WHERE tenant_id = %s", T))[0][0])
+    return str(
+        (await rows(owner, "SELECT live_generation FROM memory.tenant_state WHERE tenant_id = %s", T))[0][0]
+    )
 
 
 async def versions(owner: Owner, generation: str) -> list[tuple[Any, ...]]:

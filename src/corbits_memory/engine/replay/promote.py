@@ -29,6 +29,7 @@ from corbits_memory.engine.vectors import VectorRegistry, active_space, space_by
 from corbits_memory.errors import (
     DatabaseError,
     TransformPromoteError,
+    TransformRunNotFoundError,
     UnavailableError,
 )
 from corbits_memory.ports.transform import TransformScope
@@ -43,6 +44,7 @@ LOCK_MILLISECONDS = 50
 ROUNDS = 200
 """Attempts to find a moment with little to catch up and no long write; each takes a fraction of a second."""
 PAUSE_SECONDS = 0.05
+LIVE_ALREADY = "this generation is live already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,14 @@ class Promoter:
         payloads could not be read. Raises ``TransformRunNotFoundError`` and ``TransformPromoteError``.
         """
         async with self._database.tenant(tenant_id) as conn:
-            live = await self._live(conn, tenant_id)
-            if generation in ("live", live):
-                raise TransformPromoteError("this generation is live already")
-            run = await lock_run(conn, tenant_id, generation)
+            if generation == "live":
+                raise TransformPromoteError(LIVE_ALREADY)
+            try:
+                run = await lock_run(conn, tenant_id, generation)
+            except TransformRunNotFoundError:
+                if generation == await self._live(conn, tenant_id):
+                    raise TransformPromoteError(LIVE_ALREADY) from None
+                raise
             _check_promotable(run, allow_partial=allow_partial)
             settings = await self._generations.get(tenant_id, generation, conn)
         target = await self._embedding.target_of(tenant_id, run["model_key"])

@@ -28,7 +28,13 @@ from corbits_memory.engine.replay.runs import (
     stored_scope,
 )
 from corbits_memory.engine.statements import Statements
-from corbits_memory.errors import MemoryError, TransformConfigNotFoundError, TransformRunNotFoundError
+from corbits_memory.errors import (
+    EmbedError,
+    InvalidInputError,
+    MemoryError,
+    TransformConfigNotFoundError,
+    TransformRunNotFoundError,
+)
 from corbits_memory.ports.transform import TransformScope
 
 logger = logging.getLogger("corbits_memory.replay")
@@ -37,8 +43,9 @@ LEASE_SECONDS = 120.0
 """Renewed after each group of captures, and each batch of vectors."""
 ATTEMPTS = 5
 """After so many a slice is given up; a run that has failed can be tried again."""
-RETRY_SECONDS = 2.0
-"""Before the second attempt; twice as long before each that follows."""
+RETRY_SECONDS = 15.0
+"""Before the second attempt; twice as long before each that follows. Also how long a worker leaves a model alone that
+is away: else it would try one slice after the other, and give up all of them."""
 GROUP_BYTES = 2_000_000
 """Payloads that are read, planned and written together; a larger one goes alone. Bounds a worker's memory."""
 GROUP_CAPTURES = 50
@@ -119,6 +126,9 @@ class SliceWorker:
         except TransformConfigNotFoundError:
             await self._end(tenant_id, run_id, RunStatus.FAILED, CONFIG_GONE)
             return Left(0, None)
+        except InvalidInputError as error:
+            await self._end(tenant_id, run_id, RunStatus.FAILED, f"the run's config: {error.message}")
+            return Left(0, None)
         if job is None:
             return Left(0, UNREACHABLE_SECONDS)
         while slices is None or slices > 0:
@@ -127,7 +137,8 @@ class SliceWorker:
                 break
             if on_claimed is not None:
                 await on_claimed()
-            await self._do(job, claimed)
+            if not await self._do(job, claimed):
+                return Left(0, RETRY_SECONDS)
             slices = None if slices is None else slices - 1
         return await self._finish(job)
 
@@ -153,7 +164,8 @@ class SliceWorker:
             None if not rows else Slice(rows[0]["after_id"], rows[0]["last_id"], rows[0]["attempts"], lease)
         )
 
-    async def _do(self, job: Job, part: Slice) -> None:
+    async def _do(self, job: Job, part: Slice) -> bool:
+        """False: the model is away."""
         try:
             if part.attempts > ATTEMPTS:
                 raise MemoryError("every worker that took this slice died with it")
@@ -170,6 +182,8 @@ class SliceWorker:
         except MemoryError as error:
             logger.warning("a slice of a run failed for the %d. time: %s", part.attempts, error.code)
             await self._release(job, part, error=error)
+            return not isinstance(error, EmbedError)
+        return True
 
     async def _captures(self, job: Job, part: Slice) -> list[Row]:
         async with self._database.tenant(job.tenant_id) as conn:
