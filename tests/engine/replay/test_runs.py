@@ -10,6 +10,7 @@ from corbits_memory.core.enums import RetentionClass, RunStatus
 from corbits_memory.engine.replay import slices as slicing
 from corbits_memory.engine.replay.runs import EMPTY_SCOPE, NO_MODEL
 from corbits_memory.errors import (
+    EmbedError,
     TransformConfigNotFoundError,
     TransformRunError,
     TransformRunNotFoundError,
@@ -374,41 +375,43 @@ async def test_a_slice_that_is_being_worked_on_is_given_back(
 
 
 async def test_a_slice_that_fails_is_tried_again_and_then_named(
-    store_of: OpenStore, word_server: ModelServer, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    store_of: OpenStore, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("corbits_memory.engine.replay.runs.SLICE_CAPTURES", 2)
     store = await store_of()
     await add(store, *(note(f"Note {i}.") for i in range(4)))
     run = await begin(store)
-    answers = word_server.scripts[-1]
+    real = slicing.SliceWorker._embed
 
-    def down(request: Request) -> Answer:
-        if any("Note 0" in text for text in request.body["input"]):
-            return Answer({"error": "away"}, status=503)
-        return answers(request)
+    async def away(self: slicing.SliceWorker, job: Any, part: slicing.Slice, group: Any) -> None:
+        if not part.after_id:
+            raise EmbedError("the model answered 503")
+        await real(self, job, part, group)
 
-    word_server.requests.clear()
-    word_server.script(down)
-    for attempt in range(1, slicing.ATTEMPTS + 1):
-        run = await work(store, run)
-        ((status, attempts, error, wait),) = await rows(
-            owner,
-            "SELECT status, attempts, error, date_part('epoch', leased_until - now()) FROM memory.transform_slice "
-            "WHERE error IS NOT NULL",
-        )
-        assert attempts == attempt
-        if attempt < slicing.ATTEMPTS:
-            assert (status, run.status) == ("pending", RunStatus.RUNNING)
-            assert "503" in error
+    with monkeypatch.context() as patch:
+        patch.setattr(slicing.SliceWorker, "_embed", away)
+        for attempt in range(1, slicing.ATTEMPTS):
+            run = await work(store, run)
+            ((status, attempts, error, wait),) = await rows(
+                owner,
+                "SELECT status, attempts, error, date_part('epoch', leased_until - now()) FROM memory.transform_slice "
+                "WHERE error IS NOT NULL",
+            )
+            assert (status, attempts, error) == ("pending", attempt, "the model answered 503")
             assert 7 * 2**attempt < wait <= 7.5 * 2**attempt
-            assert run.failures[0].attempts == attempt
+            # A worker leaves a model alone that is away: it does not go on to the next slice.
+            assert (run.status, run.progress.done, run.failures[0].attempts) == (
+                RunStatus.RUNNING,
+                0,
+                attempt,
+            )
             await owner.execute("UPDATE memory.transform_slice SET leased_until = now()")
+        await work(store, run)
+        run = await work(store, run)
     assert run.status is RunStatus.FAILED
-    assert (run.error or "").startswith("2/4 raw_capture row(s) failed to re-derive; first error:")
+    assert run.error == ("2/4 raw_capture row(s) failed to re-derive; first error: the model answered 503")
     assert [(one.captures, one.attempts) for one in run.failures] == [(2, slicing.ATTEMPTS)]
-    word_server.requests.clear()
-    word_server.script(answers)
-    await owner.execute("UPDATE memory.embed_queue SET not_before = now(), error = NULL")
+    await owner.execute("UPDATE memory.embed_queue SET not_before = now()")
     done = await work(store, await store.transforms.retry_transform_run(tenant_id=T, run_id=run.id))
     assert (done.status, done.raw_count, done.failures) == (RunStatus.COMPLETED, 4, ())
     (key,) = (await rows(owner, "SELECT model_key FROM memory.embed_model"))[0]

@@ -28,8 +28,6 @@ from corbits_memory.errors import MemoryError
 from corbits_memory.ports.transform import TransformScope
 from corbits_memory.validation import stored_document
 
-QUEUE_LEASE_SECONDS = 120.0
-"""Whoever writes copies has first go at their vectors for so long."""
 NO_VERSION = "no version was made from it"
 LINKS_PAGE = 1_000
 
@@ -44,10 +42,9 @@ class Planned:
 
 @dataclass(slots=True)
 class Mirrored:
-    """``chunk_ids`` wait for vectors. ``problems`` are of captures that should have had a copy."""
+    """``problems`` are of captures that should have had a copy."""
 
     versions: int = 0
-    chunk_ids: list[str] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
 
@@ -74,10 +71,19 @@ class Mirror:
     """The statements of one transaction, in which the tenant's row is held and ``live`` was read."""
 
     def __init__(
-        self, conn: Connection, tenant_id: str, generation: Generation, scope: TransformScope, *, live: str
+        self,
+        conn: Connection,
+        tenant_id: str,
+        generation: Generation,
+        scope: TransformScope,
+        *,
+        live: str,
+        lease_seconds: float = 0.0,
     ) -> None:
+        """``lease_seconds``: how long the caller itself has first go at the vectors."""
         self._conn = conn
         self._scope = scope
+        self._lease_seconds = lease_seconds
         self._tenant_id = tenant_id
         self._generation = generation
         self._statements = Statements(
@@ -165,9 +171,6 @@ class Mirror:
                 mirrored.problems[capture] = planned.problems[capture]
         await self._insert(copies)
         mirrored.versions = len(copies)
-        mirrored.chunk_ids = [
-            chunk for source, draft in copies if source["searched"] for chunk in draft.chunk_ids
-        ]
         return mirrored
 
     async def _align(self, documents: list[str], *, every_status: bool) -> None:
@@ -193,7 +196,7 @@ class Mirror:
             self._capture,
             [draft for source, draft in copies if source["searched"]],
             generation=self._generation.id,
-            lease_seconds=QUEUE_LEASE_SECONDS,
+            lease_seconds=self._lease_seconds,
         )
         await insert_unsearched_texts(
             self._capture, [draft for source, draft in copies if not source["searched"]]

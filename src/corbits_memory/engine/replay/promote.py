@@ -44,6 +44,8 @@ LOCK_MILLISECONDS = 50
 ROUNDS = 200
 """Attempts to find a moment with little to catch up and no long write; each takes a fraction of a second."""
 PAUSE_SECONDS = 0.05
+LAST_SLICES = 8
+"""Claims of the queue that are worked off before a promotion answers; a worker does what is left."""
 LIVE_ALREADY = "this generation is live already"
 
 
@@ -153,6 +155,8 @@ class Promoter:
                 done = False
             if done:
                 logger.info("a tenant's live generation is another one now")
+                # What was written last has no vectors yet.
+                await self._embedding.drain(tenant_id, slices=LAST_SLICES)
                 await self._count_anew(tenant_id, rows)
                 return
             await asyncio.sleep(PAUSE_SECONDS)

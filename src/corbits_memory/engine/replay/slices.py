@@ -210,7 +210,9 @@ class SliceWorker:
         async with self._database.tenant(job.tenant_id) as conn:
             live = await _hold_live(conn, job.tenant_id)
             await self._hold(conn, job, part)
-            mirror = Mirror(conn, job.tenant_id, job.settings, job.scope, live=live)
+            mirror = Mirror(
+                conn, job.tenant_id, job.settings, job.scope, live=live, lease_seconds=LEASE_SECONDS
+            )
             mirrored = await mirror.copy_captures(captures, planned)
             if mirrored.problems:
                 await Statements(conn, job.tenant_id, "transform", run=job.run_id).run(

@@ -297,9 +297,10 @@ SELECT count(*) AS events, coalesce(sum(b.bytes), 0)::bigint AS bytes FROM (
 SELECT live_generation, feed_seq FROM memory.tenant_state WHERE tenant_id = %(tenant)s FOR UPDATE
 
 -- name: left_out
--- Live documents of which the generation has nothing.
-SELECT count(*) FROM memory.version v
-WHERE v.tenant_id = %(tenant)s AND v.generation = %(live)s AND v.status = 'active' AND NOT EXISTS (
+-- Live documents of which the generation has nothing, those apart that it has not caught up with.
+SELECT count(*) FROM memory.version v JOIN memory.generation g ON g.tenant_id = %(tenant)s AND g.id = %(generation)s
+WHERE v.tenant_id = %(tenant)s AND v.generation = %(live)s AND v.status = 'active'
+  AND coalesce(v.feed_seq, 0) <= g.caught_seq AND NOT EXISTS (
   SELECT FROM memory.version k WHERE k.tenant_id = %(tenant)s AND k.generation = %(generation)s
     AND k.document_id = v.document_id AND k.document_id IS NOT NULL)
 
