@@ -144,11 +144,13 @@ class Promoter:
         )
 
     async def _move(self, tenant_id: str, actor_id: str, move: Move) -> None:
+        # With vectors at first; then quickly, so that little is left when writers are made to wait.
+        await self._catch_up.catch_up(tenant_id, move.to, move.scope, move.target)
+        rows = await self._searchable(tenant_id, move)
         for _ in range(ROUNDS):
-            await self._catch_up.catch_up(tenant_id, move.to, move.scope, move.target)
-            rows = await self._searchable(tenant_id, move)
+            await self._catch_up.catch_up(tenant_id, move.to, move.scope, None)
             try:
-                done = await run_again(lambda rows=rows: self._flip(tenant_id, actor_id, move, rows))  # type: ignore[misc]
+                done = await run_again(lambda: self._flip(tenant_id, actor_id, move, rows))
             except DatabaseError as error:
                 if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                     raise
