@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from corbits_memory.admin import MemoryAdmin
 from corbits_memory.core import limits
 from corbits_memory.core.enums import Capability
@@ -10,7 +12,7 @@ from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.query import number, once
 from corbits_memory.ports import TransformRun
 from corbits_memory.validation import Problems
-from corbits_memory.wire import responses, transform
+from corbits_memory.wire import fields, responses, transform
 
 _CONFIG, _RUN, _GENERATION = (
     "/transforms/{config_id}",
@@ -138,7 +140,7 @@ TRANSFORM_OPERATIONS = (
                 "name": "name",
                 "in": "query",
                 "description": "Only versions of this name.",
-                "schema": {"type": "string", "maxLength": limits.ID_CHARS},
+                "schema": TypeAdapter(fields.Id).json_schema(),
             },
             _LIMIT,
         ),

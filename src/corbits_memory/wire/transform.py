@@ -1,11 +1,13 @@
 """Bodies and answers of replays. By contract their names are snake_case; those within ``params`` are camelCase."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
-from corbits_memory.core import limits
+from corbits_memory.config import RerankStyle
+from corbits_memory.core import limits, tuning
 from corbits_memory.core.enums import RunStatus
 from corbits_memory.core.instants import iso_instant
 from corbits_memory.ports import ParamChange, TransformConfig, TransformRun, TransformScope
@@ -14,15 +16,73 @@ from corbits_memory.wire.requests import Request
 from corbits_memory.wire.responses import Response
 
 
+class _Params(Request):
+    """Unlike other bodies, parameters are refused when they are not known."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+
+
+ModelUrl = Annotated[
+    str,
+    Field(
+        max_length=limits.URL_CHARS,
+        pattern=r"^https?://[a-z0-9.-]+(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._/-]*)?$",
+        description="Without user, password and query.",
+    ),
+]
+ApiKey = Annotated[
+    str,
+    Field(min_length=1, max_length=limits.API_KEY_CHARS, pattern=r"^[!-~]+$", description="Never answered."),
+]
+ChunkTokens = Annotated[int, Field(ge=limits.CHUNK_TOKENS_MIN, le=limits.CHUNK_TOKENS_MAX)]
+
+
+class ChunkParamsRequest(_Params):
+    """Sizes in tokens of four characters; one that contradicts another is refused."""
+
+    strategy: Literal["token.recursive"]
+    max_tokens: ChunkTokens | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=limits.CHUNK_TOKENS_MAX)] | None = None
+    overlap_tokens: Annotated[int, Field(ge=0, le=limits.CHUNK_TOKENS_MAX)] | None = None
+
+
+class EmbedParamsRequest(_Params):
+    """A model in the place of the configured one."""
+
+    base_url: ModelUrl | None = None
+    model: fields.Id | None = None
+    api_style: Literal["openai", "tei", "ollama"] | None = None
+    api_key: ApiKey | None = None
+
+
+class RerankParamsRequest(_Params):
+    """A reranker in the place of the configured one; `baseUrl` is required beside any other field."""
+
+    base_url: ModelUrl | None = None
+    model: fields.Id | None = None
+    api_style: RerankStyle | None = None
+    api_key: ApiKey | None = None
+
+
+class TransformParamsRequest(_Params):
+    """How a corpus is derived, embedded and ranked."""
+
+    chunk: ChunkParamsRequest
+    embed: EmbedParamsRequest | None = None
+    rerank: RerankParamsRequest | None = None
+    authority_weight: Annotated[float, Field(ge=0, le=tuning.AUTHORITY_WEIGHT_MAX)] | None = None
+    recency_half_life_days: (
+        Annotated[float, Field(ge=tuning.HALF_LIFE_DAYS_MIN, le=tuning.HALF_LIFE_DAYS_MAX)] | None
+    ) = None
+    mmr_lambda: Annotated[float, Field(ge=0, le=1)] | None = None
+    overfetch: Annotated[float, Field(ge=tuning.OVERFETCH_MIN, le=tuning.OVERFETCH_MAX)] | None = None
+
+
 class CreateTransformRequest(Request):
     """A config; of a name that is there already, its next version."""
 
     name: fields.Id
-    params: dict[str, JsonValue] = Field(
-        description="`chunk` (required: `strategy`, and perhaps `maxTokens`, `minTokens`, `overlapTokens`), `embed` "
-        "and `rerank` (`baseUrl`, `model`, `apiStyle`, `apiKey`), `authorityWeight`, `recencyHalfLifeDays`, "
-        "`mmrLambda`, `overfetch`. Keys are never answered."
-    )
+    params: TransformParamsRequest
 
 
 class RunTransformRequest(Request):
