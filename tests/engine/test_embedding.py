@@ -478,7 +478,14 @@ async def test_vectors_of_another_model_are_never_compared(
     old = await open_store(embed_url=word_server.url, model="old")
     await add(old, note("The pool closes at nine.", external_ref="n1", occurred_at=NOON))
     new = await open_store(embed_url=word_server.url, model="new")
+    word_server.requests.clear()
     found = await find(new, "pool")
+    # The query is embedded by the model that owns the vectors; where that can't be reached, words alone find.
+    assert [request.body["model"] for request in word_server.requests] == ["old"]
+    assert "dense_unavailable" not in found.degraded
+    unable = await open_store(embed_url=word_server.url, model="new")
+    unable._directory._factory = None
+    found = await find(unable, "pool")
     assert refs(found) == ["n1"]
     assert "dense_unavailable" in found.degraded
 

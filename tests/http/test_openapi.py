@@ -86,8 +86,8 @@ KNOWN = {
     "run_id": "trun_1",
     "generation": "trun_1",
 }
-# A number that the feed has not reached is refused, and so are some URLs, the future, sizes that contradict each other, and
-# a time before another, which no schema can say; an empty parameter counts as absent.
+# A number that the feed has not reached is refused, and so are some URLs, the future, sizes that contradict each
+# other, and a time before another, which no schema can say; an empty parameter counts as absent.
 EXCLUDED = {
     "memory_search": ["positive_data_acceptance"],
     "memory_list": ["positive_data_acceptance", "negative_data_rejection"],

@@ -166,7 +166,7 @@ class EmbeddingService:
             rows = await cursor.fetchall()
         if not rows:
             return True
-        vectors = await target.embedder.embed([_passage(row) for row in rows], purpose="passage")
+        vectors = await target.embedder.embed([passage_of(row) for row in rows], purpose="passage")
         _check_dims(vectors, space)
         return await run_again(lambda: self._store(tenant_id, target, rows, vectors))
 
@@ -324,7 +324,8 @@ class EmbeddingService:
             )
 
 
-def _passage(row: Row) -> str:
+def passage_of(row: Row) -> str:
+    """What is embedded for a row of ``passages``."""
     previous = None if row["previous_text"] is None else (row["previous_author"], row["previous_text"])
     return passage_text(row["title"], row["text"], row["author"], row["occurred_at"], previous)
 
