@@ -15,8 +15,8 @@ from datetime import datetime
 import psycopg
 
 from corbits_memory.core import limits
-from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.erasure import ERASED
+from corbits_memory.core.strategies import DEFAULT_CUTTING, Cutting
 from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
 from corbits_memory.engine.generations import REMEMBERED, Generations
@@ -71,7 +71,7 @@ class CaptureService:
     ) -> None:
         self._database = database
         self._generations = generations
-        self._caps: dict[str, ChunkCaps] = {}
+        self._cuttings: dict[str, Cutting] = {}
         """What a tenant's texts were last cut by; whoever writes them knows for sure."""
         self._language = language
         self._known_languages = known_languages
@@ -159,7 +159,7 @@ class CaptureService:
             principal_id=principal_id,
             language=self._language,
             now=now,
-            caps=self._caps.get(tenant_id, DEFAULT_CAPS),
+            cutting=self._cuttings.get(tenant_id, DEFAULT_CUTTING),
         )
         if len(document.parts) > limits.CHUNKS_PER_DOCUMENT:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
@@ -232,16 +232,16 @@ class CaptureService:
                 )
                 answers = await writer.write(group)
             self._note(tenant_id, writer.new_tags)
-            self._remember_caps(tenant_id, writer.caps)
+            self._remember_cutting(tenant_id, writer.cutting)
             return answers
 
         return await run_again(write)
 
-    def _remember_caps(self, tenant_id: str, caps: ChunkCaps) -> None:
-        if caps == DEFAULT_CAPS:
-            self._caps.pop(tenant_id, None)
-        elif len(self._caps) < REMEMBERED or tenant_id in self._caps:
-            self._caps[tenant_id] = caps
+    def _remember_cutting(self, tenant_id: str, cutting: Cutting) -> None:
+        if cutting == DEFAULT_CUTTING:
+            self._cuttings.pop(tenant_id, None)
+        elif len(self._cuttings) < REMEMBERED or tenant_id in self._cuttings:
+            self._cuttings[tenant_id] = cutting
 
     def _note(self, tenant_id: str, tags: set[str]) -> None:
         """Remember, once it is committed, that tags are in use; they stay so."""

@@ -9,9 +9,9 @@ from typing import Any
 from corbits_memory.access.tags import document_tag, resolve_access_tags, shared_peers
 from corbits_memory.core import hashing, ids, planning
 from corbits_memory.core.authority import authority
-from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.enums import RetentionClass
 from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
+from corbits_memory.core.strategies import BUILT_IN, DEFAULT_CUTTING, Cutting
 from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.ids import new_id
 from corbits_memory.errors import InvalidAdaptedDocumentError
@@ -35,7 +35,7 @@ class Draft:
     attribution: ResolvedAttribution
     chunks: tuple[PlannedChunk, ...]
     analysed: list[Row]
-    caps: ChunkCaps
+    cutting: Cutting
     """What it is cut by: those of the generation that it goes into."""
     content_hash: str
     access_tags: list[str] | None
@@ -87,7 +87,7 @@ def draft_document(
     principal_id: str,
     language: str,
     now: datetime,
-    caps: ChunkCaps = DEFAULT_CAPS,
+    cutting: Cutting = DEFAULT_CUTTING,
 ) -> Draft:
     """Plan a document: defaults, chunks, hashes. Raises ``InvalidAdaptedDocumentError``."""
     if not document.title.strip() or not document.kind.strip():
@@ -102,7 +102,7 @@ def draft_document(
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
     own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
     system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
-    chunks = _plan(document, caps)
+    chunks = _plan(document, cutting)
     return Draft(
         position=position,
         document=document,
@@ -112,7 +112,7 @@ def draft_document(
         attribution=attribution,
         chunks=chunks,
         analysed=_analyse(document, chunks),
-        caps=caps,
+        cutting=cutting,
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
         system_tags=system if document.share is not None else None,
@@ -123,11 +123,11 @@ def draft_document(
     )
 
 
-def cut_anew(planned: Sequence[Draft], caps: ChunkCaps) -> None:
-    """Chunks of other sizes, for drafts that go into another generation than they were planned for."""
+def cut_anew(planned: Sequence[Draft], cutting: Cutting) -> None:
+    """Other chunks, for drafts that go into another generation than they were planned for."""
     for draft in planned:
-        draft.caps = caps
-        draft.chunks = _plan(draft.document, caps)
+        draft.cutting = cutting
+        draft.chunks = _plan(draft.document, cutting)
         draft.analysed = _analyse(draft.document, draft.chunks)
 
 
@@ -223,8 +223,9 @@ def chunk_rows(draft: Draft) -> list[Row]:
     ]
 
 
-def _plan(document: NewDocument, caps: ChunkCaps) -> tuple[PlannedChunk, ...]:
-    return planning.plan_chunks([(part.text, part.role) for part in document.parts], caps)
+def _plan(document: NewDocument, cutting: Cutting) -> tuple[PlannedChunk, ...]:
+    parts = [(part.text, part.role) for part in document.parts]
+    return planning.plan_chunks(parts, cutting.caps, BUILT_IN[cutting.strategy])
 
 
 def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.ranking import DEFAULT_CONSTANTS, RankingConstants
+from corbits_memory.core.strategies import DEFAULT_CUTTING, Cutting
 from corbits_memory.core.tuning import MS_PER_DAY, SearchTuning
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.queries import load_queries
@@ -37,7 +37,7 @@ class Generation:
     config_id: str | None = None
     model_key: str | None = None
     pinned: bool = False
-    caps: ChunkCaps = DEFAULT_CAPS
+    cutting: Cutting = DEFAULT_CUTTING
     tuning: SearchTuning = field(default_factory=SearchTuning)
     constants: RankingConstants = DEFAULT_CONSTANTS
 
@@ -103,7 +103,7 @@ def _of_run(generation: str, row: Mapping[str, Any]) -> Generation:
         config_id=row["config_id"],
         model_key=row["model_key"],
         pinned=row["pinned"],
-        caps=params.chunk.caps,
+        cutting=params.chunk.cutting,
         tuning=_tuning(params),
         constants=_constants(params),
     )

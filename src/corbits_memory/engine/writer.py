@@ -7,9 +7,9 @@ from psycopg import AsyncCursor
 from psycopg.rows import TupleRow
 
 from corbits_memory.core import ids
-from corbits_memory.core.chunking import DEFAULT_CAPS
 from corbits_memory.core.enums import AddStatus, AuditOutcome, RetentionClass
 from corbits_memory.core.erasure import erased_reference
+from corbits_memory.core.strategies import DEFAULT_CUTTING
 from corbits_memory.engine import drafts
 from corbits_memory.engine.access import (
     foreign_sources,
@@ -63,7 +63,7 @@ class CaptureWriter:
         self.new_tags: set[str] = set()
         self._generations = generations
         self._generation = ""
-        self.caps = DEFAULT_CAPS
+        self.cutting = DEFAULT_CUTTING
         """What texts of the live generation are cut by; known once they are written."""
 
     async def write(self, group: list[Draft]) -> dict[int, AddResult | MemoryError]:
@@ -127,10 +127,10 @@ class CaptureWriter:
     async def _cut_as_live(self, group: list[Draft]) -> None:
         """Another generation may have been promoted since the drafts were planned."""
         live = await self._generations.get(self._tenant_id, self._generation, self._conn)
-        self.caps = live.caps
-        otherwise = [draft for draft in group if draft.caps != self.caps]
+        self.cutting = live.cutting
+        otherwise = [draft for draft in group if draft.cutting != self.cutting]
         if otherwise:
-            await asyncio.to_thread(cut_anew, otherwise, self.caps)
+            await asyncio.to_thread(cut_anew, otherwise, self.cutting)
 
     async def _refuse_unknown_references(
         self, group: list[Draft], answers: dict[int, AddResult | MemoryError]

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from corbits_memory.config import EmbedStyle, RerankStyle, is_http_url
 from corbits_memory.core import limits, tuning
 from corbits_memory.core.chunking import STRATEGY, InvalidChunkCapsError
+from corbits_memory.core.strategies import BUILT_IN
 from corbits_memory.ports.transform import (
     ChunkParams,
     EmbedParams,
@@ -160,8 +161,10 @@ def _chunk(problems: Problems, value: object) -> ChunkParams:
         problems.add("chunk", f'is required, like {{"strategy": "{STRATEGY}"}}')
     given = _Fields(problems, "chunk", value)
     strategy = given.take("strategy")
-    if value is not None and strategy != STRATEGY:
-        problems.add("chunk.strategy", f"must be {STRATEGY}")
+    if not isinstance(strategy, str) or strategy not in BUILT_IN:
+        if value is not None:
+            problems.add("chunk.strategy", f"must be one of: {', '.join(BUILT_IN)}")
+        strategy = STRATEGY
 
     def size(name: str, low: int, high: int) -> int | None:
         item = given.take(name)
@@ -172,14 +175,14 @@ def _chunk(problems: Problems, value: object) -> ChunkParams:
         )
 
     params = ChunkParams(
-        strategy=STRATEGY,
+        strategy=strategy,
         max_tokens=size("maxTokens", limits.CHUNK_TOKENS_MIN, limits.CHUNK_TOKENS_MAX),
         min_tokens=size("minTokens", 0, limits.CHUNK_TOKENS_MAX),
         overlap_tokens=size("overlapTokens", 0, limits.CHUNK_TOKENS_MAX),
     )
     given.refuse_others()
     try:
-        params.caps  # noqa: B018 - the sizes may contradict each other
+        params.cutting  # noqa: B018 - the sizes may contradict each other
     except InvalidChunkCapsError as error:
         problems.add("chunk", str(error))
     return params

@@ -10,6 +10,7 @@ from corbits_memory.config import RerankStyle
 from corbits_memory.core import limits, tuning
 from corbits_memory.core.enums import RunStatus
 from corbits_memory.core.instants import iso_instant
+from corbits_memory.core.strategies import BUILT_IN
 from corbits_memory.ports import ParamChange, TransformConfig, TransformRun, TransformScope
 from corbits_memory.wire import fields
 from corbits_memory.wire.requests import Request
@@ -40,7 +41,7 @@ ChunkTokens = Annotated[int, Field(ge=limits.CHUNK_TOKENS_MIN, le=limits.CHUNK_T
 class ChunkParamsRequest(_Params):
     """Sizes in tokens of four characters; one that contradicts another is refused."""
 
-    strategy: Literal["token.recursive"]
+    strategy: str = Field(json_schema_extra={"enum": list(BUILT_IN)})
     max_tokens: ChunkTokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=limits.CHUNK_TOKENS_MAX)] | None = None
     overlap_tokens: Annotated[int, Field(ge=0, le=limits.CHUNK_TOKENS_MAX)] | None = None

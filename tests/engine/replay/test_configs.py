@@ -136,7 +136,7 @@ def test_params_survive_a_round_trip() -> None:
 
 
 def test_a_size_that_was_not_given_contradicts_none() -> None:
-    caps = transform_params(with_chunk(maxTokens=CHUNK_TOKENS_MIN)).chunk.caps
+    caps = transform_params(with_chunk(maxTokens=CHUNK_TOKENS_MIN)).chunk.cutting.caps
     assert (caps.max_tokens, caps.min_tokens, caps.overlap_tokens) == (10, 10, 9)
 
 
@@ -172,8 +172,8 @@ def test_every_parameter_has_its_range(field: str, low: float, high: float, step
         (None, "params is required"),
         ([], "params must be an object"),
         ({}, "chunk is required"),
-        ({"chunk": {}}, r"chunk.strategy must be token.recursive"),
-        ({"chunk": {"strategy": "token.other"}}, r"chunk.strategy must be token.recursive"),
+        ({"chunk": {}}, r"chunk.strategy must be one of: token.recursive"),
+        ({"chunk": {"strategy": "token.other"}}, r"chunk.strategy must be one of: token.recursive"),
         ({**PLAIN, "colour": 1}, "params has 1 unknown name"),
         (with_chunk(size=3), "chunk has 1 unknown name"),
         (with_chunk(maxTokens=50, minTokens=60), "min_tokens is 60"),

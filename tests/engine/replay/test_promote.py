@@ -13,7 +13,7 @@ from corbits_memory.engine.replay import promote as promoting
 from corbits_memory.engine.replay.catchup import CatchUp
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import TransformPromoteError, TransformRunNotFoundError
-from corbits_memory.ports import AddResult
+from corbits_memory.ports import AddResult, TimelineQuery
 from corbits_memory.ports.transform import TransformRun
 from tests.engine.conftest import DIMS, word_vector
 from tests.engine.replay.support import (
@@ -93,7 +93,7 @@ async def test_the_pointer_moves_and_back(store_of: OpenStore, owner: Owner) -> 
     assert (item.attribution.version_id,) == (
         await rows(owner, "SELECT id FROM memory.version WHERE generation = %s", run.generation)
     )[0]
-    (event,) = await store.list(tenant_id=T, principal_id=P, limit=5)
+    (event,) = await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=5))
     assert event.version_id == item.attribution.version_id
     demoted = await demote(store, run)
     assert (await live(owner), demoted.live, demoted.promoted_at) == ("g0", False, None)
@@ -257,7 +257,9 @@ async def state(store: PostgresDocumentStore, owner: Owner) -> dict[str, Any]:
     return {
         "found": sorted(titles(await find(store, "vault", limit=50))),
         "deprecated": sorted(titles(await find(store, "vault", limit=50, include_deprecated=True))),
-        "listed": sorted(e.title for e in await store.list(tenant_id=T, principal_id=P, limit=50)),
+        "listed": sorted(
+            e.title for e in await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=50))
+        ),
         "bob": sorted(
             item.title
             for item in (

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from corbits_memory.core.chunking import ChunkCaps
 from corbits_memory.core.enums import RetentionClass, RunStatus
+from corbits_memory.core.strategies import BUILT_IN
 from corbits_memory.engine.replay import slices as slicing
 from corbits_memory.engine.replay.runs import EMPTY_SCOPE, NO_MODEL
 from corbits_memory.errors import (
@@ -95,6 +97,23 @@ async def test_the_same_text_again_after_another_keeps_its_place(store_of: OpenS
         (2, "superseded"),
         (3, "active"),
     ]
+
+
+@pytest.mark.parametrize("strategy", sorted(BUILT_IN))
+async def test_every_strategy_can_be_tried(store_of: OpenStore, owner: Owner, strategy: str) -> None:
+    store = await store_of()
+    await add(store, note(f"# One\n\n{LONG}\n\n# Two\n\n{LONG} Again.", external_ref="n1"))
+    run = await replay(store, {"chunk": {"strategy": strategy, "maxTokens": 20}})
+    texts = await rows(
+        owner,
+        "SELECT c.text FROM memory.chunk c JOIN memory.version v ON v.id = c.version_id WHERE v.generation = %s "
+        "ORDER BY c.ordinal",
+        run.generation,
+    )
+    assert len(texts) > 2
+    caps = ChunkCaps(max_tokens=20, min_tokens=20, overlap_tokens=19)
+    parts = [(f"# One\n\n{LONG}\n\n# Two\n\n{LONG} Again.", None)]
+    assert [text for (text,) in texts] == [piece.text for piece in BUILT_IN[strategy](parts, caps)]
 
 
 # --- scope ---
@@ -226,7 +245,7 @@ async def test_a_config_that_can_not_be_read_any_more_ends_its_run(store_of: Ope
     await owner.execute("""UPDATE memory.transform_config SET params = '{"chunk": {"strategy": "gone"}}'""")
     run = await work(store, run)
     assert run.status is RunStatus.FAILED
-    assert "chunk.strategy must be token.recursive" in (run.error or "")
+    assert "chunk.strategy must be one of: token.recursive" in (run.error or "")
 
 
 # --- what can't be read ---

@@ -7,6 +7,7 @@ import pytest
 from corbits_memory.core.enums import SearchProfile
 from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.search import compat, default
+from corbits_memory.ports import TimelineQuery
 from tests.engine.replay.support import PLAIN, SMALL, Owner, begin, promote, replay, rows, work
 from tests.engine.support import OpenStore, T, add, find, note, titles
 from tests.engine.test_access import access_of, grant
@@ -22,13 +23,13 @@ async def test_a_staged_generation_is_seen_by_nobody_who_does_not_ask(
     store = await store_of()
     await add(store, note(LONG, title="Vault"))
     live = await find(store, "vault")
-    listed = await store.list(tenant_id=T, principal_id="ann", limit=9)
+    listed = await store.list(tenant_id=T, principal_id="ann", query=TimelineQuery(limit=9))
     run = await work(store, await begin(store, SMALL), slices=1)
     for profile in SearchProfile:
         assert [item.chunk_id for item in (await find(store, "vault", profile=profile)).items] == [
             item.chunk_id for item in live.items
         ]
-    assert await store.list(tenant_id=T, principal_id="ann", limit=9) == listed
+    assert await store.list(tenant_id=T, principal_id="ann", query=TimelineQuery(limit=9)) == listed
     (staged,) = (await find(store, "vault", generation=run.generation)).items
     assert staged.chunk_id != live.items[0].chunk_id
     assert staged.attribution is not None

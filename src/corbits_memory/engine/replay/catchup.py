@@ -44,7 +44,7 @@ class CatchUp:
             statements = Statements(conn, tenant_id, "replay", generation=settings.id)
             payloads = await statements.fetch("payloads_behind", limit=PAGE_EVENTS)
         planned = await asyncio.to_thread(
-            plan_payloads, payloads, settings.caps, tenant_id=tenant_id, now=self._clock()
+            plan_payloads, payloads, settings.cutting, tenant_id=tenant_id, now=self._clock()
         )
 
         async def write() -> int:

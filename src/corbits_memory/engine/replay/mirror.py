@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from corbits_memory.core import ids
-from corbits_memory.core.chunking import ChunkCaps
 from corbits_memory.core.enums import VersionStatus
+from corbits_memory.core.strategies import Cutting
 from corbits_memory.engine import drafts as drafting
 from corbits_memory.engine.drafts import Draft, Row
 from corbits_memory.engine.erasure import hold_for_replay
@@ -48,7 +48,7 @@ class Mirrored:
     problems: dict[str, str] = field(default_factory=dict)
 
 
-def plan_payloads(rows: Sequence[Row], caps: ChunkCaps, *, tenant_id: str, now: datetime) -> Planned:
+def plan_payloads(rows: Sequence[Row], cutting: Cutting, *, tenant_id: str, now: datetime) -> Planned:
     """Drafts from rows of ``id, raw_text``. Takes seconds for a long document: call it in a thread."""
     planned = Planned()
     for row in rows:
@@ -60,7 +60,7 @@ def plan_payloads(rows: Sequence[Row], caps: ChunkCaps, *, tenant_id: str, now: 
                 principal_id="",
                 language="",
                 now=now,
-                caps=caps,
+                cutting=cutting,
             )
         except MemoryError as error:
             planned.problems[row["id"]] = error.message
@@ -129,7 +129,7 @@ class Mirror:
         if missing:
             payloads = await self._statements.fetch("payloads", captures=missing)
             more = await asyncio.to_thread(
-                plan_payloads, payloads, self._generation.caps, tenant_id=self._tenant_id, now=now
+                plan_payloads, payloads, self._generation.cutting, tenant_id=self._tenant_id, now=now
             )
             planned.drafts.update(more.drafts)
             planned.problems.update(more.problems)

@@ -201,7 +201,7 @@ class SliceWorker:
                 "payloads_to_plan", captures=list(captures)
             )
         planned = await asyncio.to_thread(
-            plan_payloads, payloads, job.settings.caps, tenant_id=job.tenant_id, now=self._clock()
+            plan_payloads, payloads, job.settings.cutting, tenant_id=job.tenant_id, now=self._clock()
         )
         del payloads
         await run_again(lambda: self._write(job, part, captures, planned))
