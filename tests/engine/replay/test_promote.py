@@ -102,7 +102,7 @@ async def test_the_pointer_moves_and_back(store_of: OpenStore, owner: Owner) -> 
     assert again.live
     entries = (await feed(store, ops=ALL)).entries
     assert [entry.op for entry in entries] == [FeedOp.UPSERT, *[FeedOp.PROMOTE] * 3]
-    audited = await store.audit_events(tenant_id=T, limit=9)
+    audited = await store.audit_events(tenant_id=T, limit=9, target_id=run.generation)
     assert [(e.actor_id, e.action, e.target_id) for e in reversed(audited.events)] == [
         (OPS, "promote", run.generation),
         (OPS, "demote", run.generation),
