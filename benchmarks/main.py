@@ -8,7 +8,18 @@ from pathlib import Path
 from benchmarks.datasets import DataMissingError
 from benchmarks.report import replace_section, section
 
-PARTS = ("retrieval", "speed", "access", "start", "memory", "feed", "lifecycle", "transfer", "agents")
+PARTS = (
+    "retrieval",
+    "speed",
+    "access",
+    "start",
+    "memory",
+    "feed",
+    "lifecycle",
+    "transfer",
+    "agents",
+    "replay",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,6 +80,10 @@ async def _run(part: str, options: argparse.Namespace) -> str:
         from benchmarks.transfer import run_transfer
 
         return await run_transfer(quick=options.quick)
+    if part == "replay":
+        from benchmarks.replay import run_replay
+
+        return await run_replay(quick=options.quick)
     from benchmarks.memory import run_memory
 
     return await run_memory()

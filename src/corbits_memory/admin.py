@@ -25,6 +25,7 @@ from corbits_memory.ports import (
     SweepResult,
     VersionState,
 )
+from corbits_memory.transforming import TransformVerbs
 from corbits_memory.validation import (
     Problems,
     check_identifier,
@@ -36,7 +37,7 @@ from corbits_memory.validation import (
 OWNED_PAGE = 500
 
 
-class MemoryAdmin:
+class MemoryAdmin(TransformVerbs):
     """The operator's verbs over an open memory, which stays open and closes as before."""
 
     def __init__(self, memory: Memory) -> None:

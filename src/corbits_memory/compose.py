@@ -58,10 +58,11 @@ def create_memory(
 def _postgres_store(config: MemoryConfig) -> DocumentStore:
     # A host with a store of its own needs no driver and no model client.
     from corbits_memory.engine.store import PostgresDocumentStore
-    from corbits_memory.models.factory import build_embedder, build_reranker
+    from corbits_memory.models.factory import ConfiguredModels, build_embedder, build_reranker
 
     return PostgresDocumentStore(
         config.memory,
         embedder=build_embedder(config.memory.embed),
         reranker=build_reranker(config.memory.rerank),
+        models=ConfiguredModels(),
     )

@@ -101,6 +101,8 @@ class EngineConfig:
     run_worker: bool = True
     """Whether this process also works off the queue of missing vectors, and delivers webhooks."""
     push: PushConfig = field(default_factory=PushConfig)
+    worker_concurrency: int = 1
+    """Jobs that this process works on at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

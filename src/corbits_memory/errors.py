@@ -12,10 +12,15 @@
     ├── ForbiddenError               403  somebody grants it
     │   └── TenantMismatchError
     ├── NotFoundError                404  unknown, or invisible to the caller
+    │   ├── TransformConfigNotFoundError
+    │   └── TransformRunNotFoundError
     ├── ConflictError                409  refused by the state of the memory
     │   ├── ExternalRefInUseError
     │   ├── IdempotencyKeyReusedError
-    │   └── DurableDocumentError
+    │   ├── DurableDocumentError
+    │   ├── TransformConfigInUseError
+    │   ├── TransformRunError
+    │   └── TransformPromoteError
     ├── TooLargeError                413  the caller sends less
     ├── TooManyRequestsError         429  the caller waits
     ├── NotSupportedError            501  this store can't do it
@@ -116,6 +121,18 @@ class NotFoundError(MemoryError):
     code = "not_found"
 
 
+class TransformConfigNotFoundError(NotFoundError):
+    """There is no such transform config in this tenant."""
+
+    code = "transform_config_not_found"
+
+
+class TransformRunNotFoundError(NotFoundError):
+    """There is no such transform run in this tenant."""
+
+    code = "transform_run_not_found"
+
+
 class ConflictError(MemoryError):
     """The memory's state does not allow this now."""
 
@@ -139,6 +156,24 @@ class DurableDocumentError(ConflictError):
     """The document has durable versions; forget it first, or give them another retention class."""
 
     code = "durable_document"
+
+
+class TransformConfigInUseError(ConflictError):
+    """Runs were made with this transform config; it has to stay as long as they do."""
+
+    code = "transform_config_in_use"
+
+
+class TransformRunError(ConflictError):
+    """The run's state does not allow this now."""
+
+    code = "transform_run"
+
+
+class TransformPromoteError(ConflictError):
+    """This generation can't be promoted or demoted now."""
+
+    code = "transform_promote"
 
 
 class TooLargeError(MemoryError):

@@ -15,6 +15,8 @@ from corbits_memory.ports import (
     PushStore,
     ReadableStore,
     ReadyStore,
+    ReplayableStore,
+    TransformStore,
 )
 from corbits_memory.sharing import Sharing
 
@@ -90,6 +92,13 @@ class Parts:
         if not isinstance(self.store, PushStore):
             raise NotSupportedError("webhooks require the engine DocumentStore")
         return self.store
+
+    @property
+    def transforms(self) -> TransformStore:
+        """How the store replays; raises ``NotSupportedError`` for one that doesn't."""
+        if not isinstance(self.store, ReplayableStore):
+            raise NotSupportedError("transform APIs require the engine DocumentStore")
+        return self.store.transforms
 
     @property
     def audited(self) -> AuditStore:

@@ -42,6 +42,20 @@ CALLS: dict[str, Callable[[], Call[Any]]] = {
     "memory_unsubscribe": lambda: routes.unsubscribe("{subscription_id}"),
     "memory_dead_letters": lambda: routes.dead_letters("{subscription_id}"),
     "memory_replay": lambda: routes.replay("{subscription_id}"),
+    "memory_transform_create": lambda: routes.create_transform("n", {}),
+    "memory_transforms": routes.transforms,
+    "memory_transform": lambda: routes.transform("{config_id}"),
+    "memory_transform_diff": lambda: routes.diff_transforms("{config_id}", "{other_id}"),
+    "memory_transform_delete": lambda: routes.delete_transform("{config_id}"),
+    "memory_transform_run": lambda: routes.run_transform("{config_id}"),
+    "memory_transform_runs": routes.transform_runs,
+    "memory_transform_run_status": lambda: routes.transform_run("{run_id}"),
+    "memory_transform_pause": lambda: routes.pause_transform_run("{run_id}"),
+    "memory_transform_resume": lambda: routes.resume_transform_run("{run_id}"),
+    "memory_transform_cancel": lambda: routes.cancel_transform_run("{run_id}"),
+    "memory_transform_retry": lambda: routes.retry_transform_run("{run_id}"),
+    "memory_promote": lambda: routes.promote("{generation}"),
+    "memory_demote": lambda: routes.demote("{generation}"),
 }
 STREAMED = {"memory_feed_stream"}
 """`follow`, which test_follow.py is about."""

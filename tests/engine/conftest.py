@@ -12,7 +12,7 @@ from corbits_memory.config import EmbedConfig, EngineConfig, RerankConfig
 from corbits_memory.core.text import words
 from corbits_memory.engine.migrate import run_memory_migrations
 from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.models.factory import build_embedder, build_reranker
+from corbits_memory.models.factory import ConfiguredModels, build_embedder, build_reranker
 from tests.engine.support import NOW, OpenStore
 from tests.models.conftest import Answer, ModelServer, Request
 from tests.support.postgres import NewDatabase, create_database, drop_database
@@ -50,7 +50,11 @@ async def open_store(database_url: str) -> AsyncIterator[OpenStore]:
             fields = {"database_url": database_url, "run_worker": False, "db_pool_max": 4, **config}
             engine = EngineConfig(embed=embed, rerank=rerank, **fields)
             store = PostgresDocumentStore(
-                engine, embedder=build_embedder(embed), reranker=build_reranker(rerank), clock=lambda: NOW
+                engine,
+                embedder=build_embedder(embed),
+                reranker=build_reranker(rerank),
+                models=ConfiguredModels(),
+                clock=lambda: NOW,
             )
             await store.open()
             stack.push_async_callback(store.close)

@@ -182,7 +182,7 @@ async def test_what_a_dead_worker_had_leased_comes_free(
 ) -> None:
     store = await open_store(embed_url=word_server.url)
     await add(store, *(note(f"Note {i}.") for i in range(INLINE_DOCUMENTS + 1)))
-    claimed = await store.embedding._claim(T)
+    claimed = await store.embedding._claim(T, "g0")
     assert claimed
     assert await store.embedding.drain(T) == 0
     await owner.execute("UPDATE memory.embed_queue SET not_before = not_before - interval '121 s'")
@@ -478,7 +478,14 @@ async def test_vectors_of_another_model_are_never_compared(
     old = await open_store(embed_url=word_server.url, model="old")
     await add(old, note("The pool closes at nine.", external_ref="n1", occurred_at=NOON))
     new = await open_store(embed_url=word_server.url, model="new")
+    word_server.requests.clear()
     found = await find(new, "pool")
+    # The query is embedded by the model that owns the vectors; where that can't be reached, words alone find.
+    assert [request.body["model"] for request in word_server.requests] == ["old"]
+    assert "dense_unavailable" not in found.degraded
+    unable = await open_store(embed_url=word_server.url, model="new")
+    unable._directory._factory = None
+    found = await find(unable, "pool")
     assert refs(found) == ["n1"]
     assert "dense_unavailable" in found.degraded
 

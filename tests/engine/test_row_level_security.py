@@ -97,7 +97,7 @@ async def database(filled: None, database_url: str) -> AsyncIterator[Database]:
         await opened.close()
 
 
-UNREADABLE = frozenset({"subscription_secret"})
+UNREADABLE = frozenset({"subscription_secret", "transform_secret"})
 """Written by a tenant's transactions, and read by none of them."""
 
 

@@ -20,7 +20,9 @@ from corbits_memory.cli import (
     serve,
     tenant,
     token,
+    transform,
     webhook,
+    worker,
 )
 from corbits_memory.cli.imports import command as imports
 
@@ -54,6 +56,7 @@ def root(
 
 
 app.command("serve")(serve.serve)
+app.command("worker")(worker.worker)
 app.command("add")(add.add)
 app.command("import")(imports.import_files)
 app.command("search")(search.search)
@@ -74,3 +77,4 @@ app.add_typer(tenant.app, name="tenant")
 app.add_typer(webhook.app, name="webhook")
 app.add_typer(db.app, name="db")
 app.add_typer(embed.app, name="embed")
+app.add_typer(transform.app, name="transform")

@@ -19,7 +19,7 @@ class DirectBackend:
 
     def __init__(self, memory: Memory, *, tenant: str, principal: str) -> None:
         self._memory = memory
-        self._admin = MemoryAdmin(memory)
+        self.admin = MemoryAdmin(memory)
         self._tenant = tenant
         self._principal = principal
 
@@ -89,29 +89,27 @@ class DirectBackend:
             yield entry_json(entry)
 
     async def subscribe(self, body: Mapping[str, Any]) -> Json:
-        created = await self._admin.subscribe(tenant_id=self._tenant, actor=self._principal, **body)
+        created = await self.admin.subscribe(tenant_id=self._tenant, actor=self._principal, **body)
         return push.subscribe_response(created).to_json()
 
     async def subscriptions(self) -> Json:
-        found = await self._admin.subscriptions(tenant_id=self._tenant)
+        found = await self.admin.subscriptions(tenant_id=self._tenant)
         return push.subscriptions_response(found).to_json()
 
     async def unsubscribe(self, subscription_id: str) -> Json:
-        await self._admin.unsubscribe(
+        await self.admin.unsubscribe(
             tenant_id=self._tenant, actor=self._principal, subscription_id=subscription_id
         )
         return push.UnsubscribeResponse(id=subscription_id, removed=True).to_json()
 
     async def dead_letters(self, subscription_id: str, *, after: int, limit: int) -> Json:
-        dead = await self._admin.dead_letters(
+        dead = await self.admin.dead_letters(
             tenant_id=self._tenant, subscription_id=subscription_id, after=after, limit=limit
         )
         return push.dead_letters_response(dead).to_json()
 
     async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json:
-        replayed = await self._admin.replay(
-            tenant_id=self._tenant, subscription_id=subscription_id, seqs=seqs
-        )
+        replayed = await self.admin.replay(tenant_id=self._tenant, subscription_id=subscription_id, seqs=seqs)
         return push.ReplayResponse(replayed=replayed).to_json()
 
 

@@ -83,6 +83,10 @@ class RemoteBackend:
     async def replay(self, subscription_id: str, seqs: Sequence[int] | None) -> Json:
         return await self._told(routes.replay(subscription_id, seqs=seqs))
 
+    async def ask(self, call: Call[R]) -> Json:
+        """A request of a command that works on servers and nothing else."""
+        return await self._told(call)
+
     async def _told(self, call: Call[R]) -> Json:
         with self._in_words():
             return (await self._client.send(call)).to_json()

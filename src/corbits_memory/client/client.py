@@ -92,6 +92,20 @@ class MemoryClient:
     dead_letters = _sent(routes.dead_letters)
     replay = _sent(routes.replay)
     capabilities = _sent(routes.capabilities)
+    create_transform = _sent(routes.create_transform)
+    transforms = _sent(routes.transforms)
+    transform = _sent(routes.transform)
+    diff_transforms = _sent(routes.diff_transforms)
+    delete_transform = _sent(routes.delete_transform)
+    run_transform = _sent(routes.run_transform)
+    transform_runs = _sent(routes.transform_runs)
+    transform_run = _sent(routes.transform_run)
+    pause_transform_run = _sent(routes.pause_transform_run)
+    resume_transform_run = _sent(routes.resume_transform_run)
+    cancel_transform_run = _sent(routes.cancel_transform_run)
+    retry_transform_run = _sent(routes.retry_transform_run)
+    promote = _sent(routes.promote)
+    demote = _sent(routes.demote)
 
     async def follow(
         self,

@@ -71,6 +71,17 @@ REPLAYED = 1_000
 """Dead letters that one request names."""
 DEAD_LIMIT_DEFAULT, DEAD_LIMIT_MAX = 50, 100
 
+# Replays.
+CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX = 10, 25_000
+"""``maxTokens`` of a transform config."""
+API_KEY_CHARS = 4_096
+SCOPE_DOCUMENTS = 1_000
+"""Documents that a run's scope names."""
+PROBLEMS_LISTED = 100
+"""Failures, and captures that were passed over, that a run's answer lists, each."""
+RUNS_LIMIT_DEFAULT, RUNS_LIMIT_MAX = 50, 500
+"""Configs or runs of one answer, newest first."""
+
 # Search.
 SNIPPET_CHARS = 240
 LIVE_SOURCE_SECONDS = 0.8

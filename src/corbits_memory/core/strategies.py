@@ -1,9 +1,10 @@
 """The ways to cut a document's text, by name. Each takes all of its parts, and loses no text of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from corbits_memory.core import markdown, turns
-from corbits_memory.core.chunking import STRATEGY, ChunkCaps, Piece, chunk_text, token_count
+from corbits_memory.core.chunking import DEFAULT_CAPS, STRATEGY, ChunkCaps, Piece, chunk_text, token_count
 
 Part = tuple[str, str | None]
 """A text and its role."""
@@ -33,3 +34,14 @@ BUILT_IN: Mapping[str, Chunker] = {
     markdown.STRATEGY: cut_sections,
     turns.STRATEGY: turns.turn_pieces,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How a generation's texts are cut: a strategy of :data:`BUILT_IN`, and sizes."""
+
+    strategy: str = STRATEGY
+    caps: ChunkCaps = DEFAULT_CAPS
+
+
+DEFAULT_CUTTING = Cutting()

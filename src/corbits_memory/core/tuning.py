@@ -14,7 +14,8 @@ EF_SEARCH_MIN, EF_SEARCH_MAX = 40, 1000
 RERANK_CANDIDATES = 50
 MMR_POOL = 20
 MS_PER_DAY = 86_400_000
-HALF_LIFE_DAYS_MAX = 36_500.0
+HALF_LIFE_DAYS_MIN, HALF_LIFE_DAYS_MAX = 1.0 / 24, 36_500.0
+AUTHORITY_WEIGHT_MAX = 10.0
 
 
 class InvalidTuningError(ValueError):
@@ -23,7 +24,7 @@ class InvalidTuningError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTuning:
-    """What a transform config may change in the compat profile, checked."""
+    """What a transform config may change in a profile, checked."""
 
     authority_weight: float = AUTHORITY_WEIGHT
     recency_half_life_days: float = HALF_LIFE_MS / MS_PER_DAY
@@ -31,8 +32,8 @@ class SearchTuning:
     overfetch: float = OVERFETCH_DEFAULT
 
     def __post_init__(self) -> None:
-        _check("authorityWeight", self.authority_weight, 0.0, 10.0)
-        _check("recencyHalfLifeDays", self.recency_half_life_days, 1.0 / 24, HALF_LIFE_DAYS_MAX)
+        _check("authorityWeight", self.authority_weight, 0.0, AUTHORITY_WEIGHT_MAX)
+        _check("recencyHalfLifeDays", self.recency_half_life_days, HALF_LIFE_DAYS_MIN, HALF_LIFE_DAYS_MAX)
         _check("mmrLambda", self.mmr_lambda, 0.0, 1.0)
         _check("overfetch", self.overfetch, 0.0, 1_000.0)
 

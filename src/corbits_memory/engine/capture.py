@@ -16,8 +16,10 @@ import psycopg
 
 from corbits_memory.core import limits
 from corbits_memory.core.erasure import ERASED
+from corbits_memory.core.strategies import DEFAULT_CUTTING, Cutting
 from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
+from corbits_memory.engine.generations import REMEMBERED, Generations
 from corbits_memory.engine.idempotency import OnceOnly
 from corbits_memory.engine.lanes import split_lanes, split_transactions
 from corbits_memory.engine.pool import Database, run_again
@@ -60,8 +62,18 @@ Planned = tuple[list[Draft], dict[int, AddResult | MemoryError]]
 
 
 class CaptureService:
-    def __init__(self, database: Database, *, language: str, known_languages: frozenset[str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        language: str,
+        known_languages: frozenset[str],
+        generations: Generations,
+    ) -> None:
         self._database = database
+        self._generations = generations
+        self._cuttings: dict[str, Cutting] = {}
+        """What a tenant's texts were last cut by; whoever writes them knows for sure."""
         self._language = language
         self._known_languages = known_languages
         self._noted_tags: set[tuple[str, str]] = set()
@@ -158,6 +170,7 @@ class CaptureService:
             principal_id=principal_id,
             language=self._language,
             now=now,
+            cutting=self._cuttings.get(tenant_id, DEFAULT_CUTTING),
         )
         if len(document.parts) > limits.CHUNKS_PER_DOCUMENT:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
@@ -226,12 +239,27 @@ class CaptureService:
             for draft in group:
                 draft.chunk_ids = []
             async with self._database.tenant(tenant_id) as conn:
-                writer = CaptureWriter(conn, tenant_id, principal_id, access, lease_seconds, self._noted_tags)
+                writer = CaptureWriter(
+                    conn,
+                    tenant_id,
+                    principal_id,
+                    access,
+                    lease_seconds,
+                    self._noted_tags,
+                    generations=self._generations,
+                )
                 answers = await writer.write(group, request)
             self._note(tenant_id, writer.new_tags)
+            self._remember_cutting(tenant_id, writer.cutting)
             return answers
 
         return await run_again(write)
+
+    def _remember_cutting(self, tenant_id: str, cutting: Cutting) -> None:
+        if cutting == DEFAULT_CUTTING:
+            self._cuttings.pop(tenant_id, None)
+        elif len(self._cuttings) < REMEMBERED or tenant_id in self._cuttings:
+            self._cuttings[tenant_id] = cutting
 
     def _note(self, tenant_id: str, tags: set[str]) -> None:
         """Remember, once it is committed, that tags are in use; they stay so."""

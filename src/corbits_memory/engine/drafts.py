@@ -11,6 +11,7 @@ from corbits_memory.core import hashing, ids, planning
 from corbits_memory.core.authority import authority
 from corbits_memory.core.enums import RetentionClass
 from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
+from corbits_memory.core.strategies import BUILT_IN, DEFAULT_CUTTING, Cutting
 from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.ids import new_id
 from corbits_memory.errors import InvalidAdaptedDocumentError
@@ -34,6 +35,8 @@ class Draft:
     attribution: ResolvedAttribution
     chunks: tuple[PlannedChunk, ...]
     analysed: list[Row]
+    cutting: Cutting
+    """What it is cut by: those of the generation that it goes into."""
     content_hash: str
     access_tags: list[str] | None
     """Asked for: the caller's own; None leaves those of a known document as they are."""
@@ -60,6 +63,8 @@ class Draft:
     retagged: bool = False
     retention_class: RetentionClass = RetentionClass.STANDARD
     """As asked for; that of the document where somebody else adds to it."""
+    searched_tags: list[str] | None = None
+    """Of a copy: what its document carries now. None: what the version is written with."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -75,7 +80,14 @@ class Draft:
 
 
 def draft_document(
-    document: NewDocument, *, position: int, tenant_id: str, principal_id: str, language: str, now: datetime
+    document: NewDocument,
+    *,
+    position: int,
+    tenant_id: str,
+    principal_id: str,
+    language: str,
+    now: datetime,
+    cutting: Cutting = DEFAULT_CUTTING,
 ) -> Draft:
     """Plan a document: defaults, chunks, hashes. Raises ``InvalidAdaptedDocumentError``."""
     if not document.title.strip() or not document.kind.strip():
@@ -90,7 +102,7 @@ def draft_document(
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
     own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
     system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
-    chunks = planning.plan_chunks([(part.text, part.role) for part in document.parts])
+    chunks = _plan(document, cutting)
     return Draft(
         position=position,
         document=document,
@@ -100,6 +112,7 @@ def draft_document(
         attribution=attribution,
         chunks=chunks,
         analysed=_analyse(document, chunks),
+        cutting=cutting,
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
         system_tags=system if document.share is not None else None,
@@ -108,6 +121,14 @@ def draft_document(
         document_id=new_id(ids.DOCUMENT),
         retention_class=document.retention_class,
     )
+
+
+def cut_anew(planned: Sequence[Draft], cutting: Cutting) -> None:
+    """Other chunks, for drafts that go into another generation than they were planned for."""
+    for draft in planned:
+        draft.cutting = cutting
+        draft.chunks = _plan(draft.document, cutting)
+        draft.analysed = _analyse(draft.document, draft.chunks)
 
 
 def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
@@ -194,11 +215,17 @@ def chunk_rows(draft: Draft) -> list[Row]:
         "document_id": draft.document_id,
         "thread_seq": draft.thread_seq,
         "context_key": context,
+        **({} if draft.searched_tags is None else {"tags": draft.searched_tags}),
     }
     return [
         {"id": chunk_id, **settled, **analysed}
         for chunk_id, analysed in zip(draft.chunk_ids, draft.analysed, strict=True)
     ]
+
+
+def _plan(document: NewDocument, cutting: Cutting) -> tuple[PlannedChunk, ...]:
+    parts = [(part.text, part.role) for part in document.parts]
+    return planning.plan_chunks(parts, cutting.caps, BUILT_IN[cutting.strategy])
 
 
 def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:

@@ -3,15 +3,24 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg.rows import dict_row
 
 from corbits_memory.core.passages import passage_text
+from corbits_memory.engine.directory import ModelDirectory
 from corbits_memory.engine.drafts import Row
+from corbits_memory.engine.generations import Generation, Generations
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.vectors import Standing, VectorRegistry, VectorSpace, vector_text
+from corbits_memory.engine.vectors import (
+    Standing,
+    VectorRegistry,
+    VectorSpace,
+    space_by_key,
+    vector_text,
+    wrong_dims,
+)
 from corbits_memory.errors import EmbedError, EmbedHttpError, MemoryError
 from corbits_memory.ports import Embedder
 
@@ -32,13 +41,35 @@ class Pending:
     error: str | None = None
 
 
-class EmbeddingService:
-    """Embeds chunks with the configured model. No transaction is open while the model works."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whose vectors are made, and where they go. ``active``: only as long as searches read them there."""
 
-    def __init__(self, database: Database, registry: VectorRegistry, embedder: Embedder | None) -> None:
+    embedder: Embedder
+    space: VectorSpace
+    active: bool = True
+
+
+class EmbeddingService:
+    """Embeds chunks, each with the model of its generation. No transaction is open while the model works.
+
+    The live generation has the configured model, unless a replay that was promoted brought its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        registry: VectorRegistry,
+        embedder: Embedder | None,
+        *,
+        generations: Generations,
+        directory: ModelDirectory,
+    ) -> None:
         self._database = database
         self._registry = registry
         self._embedder = embedder
+        self._generations = generations
+        self._directory = directory
         self._queries = load_queries("vectors")
 
     async def embed_within(self, tenant_id: str, chunk_ids: Sequence[str], seconds: float) -> bool:
@@ -55,25 +86,46 @@ class EmbeddingService:
         return done
 
     async def drain(self, tenant_id: str, *, slices: int | None = None) -> int:
-        """Embed what is due for a tenant; the number of chunks done. Postpones what fails, and says why."""
-        if self._embedder is None:
+        """Embed what is due for a tenant; the number of chunks done. Postpones what fails, and says why.
+
+        The live generation comes first, then those that were replayed or archived.
+        """
+        live = await self._generations.live(tenant_id)
+        if live is None:
             return 0
-        try:
-            if not await self._settle(tenant_id):
-                return 0
-        except EmbedError as error:
-            await self._postpone(tenant_id, await self._claim(tenant_id), error)
-            return 0
+        done = await self._drain_live(tenant_id, live, slices)
+        left = None if slices is None else slices - -(-done // SLICE_CHUNKS)
+        for generation, model_key in await self._due_generations(tenant_id):
+            if left is not None and left <= 0:
+                break
+            target = await self.target_of(tenant_id, model_key)
+            if target is not None:
+                more = await self.drain_generation(tenant_id, generation, target, slices=left)
+                left = None if left is None else left - -(-more // SLICE_CHUNKS)
+                done += more
+        return done
+
+    async def target_of(self, tenant_id: str, model_key: str) -> Target | None:
+        """Where vectors of a generation that isn't live go; None when this process can't make them."""
+        embedder = await self._directory.of_key(tenant_id, model_key)
+        async with self._database.tenant(tenant_id) as conn:
+            space = await space_by_key(conn, tenant_id, model_key)
+        return None if embedder is None or space is None else Target(embedder, space, active=False)
+
+    async def drain_generation(
+        self, tenant_id: str, generation: str, target: Target, *, slices: int | None = None
+    ) -> int:
+        """Embed what is due of a generation; the number of chunks done."""
         done = 0
         while slices is None or slices > 0:
-            claimed = await self._claim(tenant_id)
+            claimed = await self._claim(tenant_id, generation)
             if not claimed:
                 break
             try:
-                if not await self.embed(tenant_id, claimed):
+                if not await self.embed_into(tenant_id, claimed, target):
                     break
             except EmbedError as error:
-                if len(claimed) == 1 or not await self._embed_singly(tenant_id, claimed, error):
+                if len(claimed) == 1 or not await self._embed_singly(tenant_id, claimed, error, target):
                     await self._postpone(tenant_id, claimed, error)
                     break
             done += len(claimed)
@@ -81,33 +133,55 @@ class EmbeddingService:
         return done
 
     async def embed(self, tenant_id: str, chunk_ids: Sequence[str]) -> bool:
-        """Vectors for chunks, stored and off the queue. Raises ``EmbedError`` with nothing stored.
+        """Vectors for live chunks, stored and off the queue. Raises ``EmbedError`` with nothing stored.
 
         False, with nothing stored either: the tenant's vectors are not of this model, or not yet.
         """
-        if self._embedder is None or not chunk_ids:
+        if not chunk_ids:
             return True
-        space, standing = await self._registry.claim(tenant_id, self._embedder)
-        if standing is not Standing.ACTIVE:
+        live = await self._generations.live(tenant_id)
+        target = None if live is None else await self._live_target(tenant_id, live)
+        if target is None:
             await self._release(tenant_id, chunk_ids)
             return False
+        return await self.embed_into(tenant_id, chunk_ids, target)
+
+    async def embed_or_postpone(self, tenant_id: str, chunk_ids: Sequence[str], target: Target) -> None:
+        """:meth:`embed_into`; a text that the model refuses stays in the queue, and holds up no other.
+
+        Raises ``EmbedError`` when the model itself is away, with nothing stored.
+        """
+        try:
+            await self.embed_into(tenant_id, chunk_ids, target)
+        except EmbedError as error:
+            if not await self._embed_singly(tenant_id, list(chunk_ids), error, target):
+                raise
+
+    async def embed_into(self, tenant_id: str, chunk_ids: Sequence[str], target: Target) -> bool:
+        """:meth:`embed` for chunks of any generation whose model the target is."""
+        space = target.space
         async with self._database.tenant(tenant_id) as conn:
             cursor = conn.cursor(row_factory=dict_row)
             await cursor.execute(self._queries["passages"], {"tenant": tenant_id, "chunks": list(chunk_ids)})
             rows = await cursor.fetchall()
         if not rows:
             return True
-        vectors = await self._embedder.embed([_passage(row) for row in rows], purpose="passage")
+        vectors = await target.embedder.embed([passage_of(row) for row in rows], purpose="passage")
         _check_dims(vectors, space)
-        return await run_again(lambda: self._store(tenant_id, space, rows, vectors))
+        return await run_again(lambda: self._store(tenant_id, target, rows, vectors))
 
     async def enqueue_missing(self, tenant_id: str) -> int:
-        """Queue every searchable chunk that the configured model has no vector of; how many were missing.
+        """Queue every live chunk that the tenant's model has no vector of; how many were missing.
 
-        The model becomes the tenant's, also when a process with another one was opened later.
+        The configured model becomes the tenant's, also when a process with another one was opened later; but not
+        in place of a model that a promoted replay brought.
         """
         if self._embedder is None:
             return 0
+        live = await self._generations.live(tenant_id)
+        if live is not None and live.pinned:
+            target = await self._live_target(tenant_id, live)
+            return 0 if target is None else await self._enqueue_missing(tenant_id, target.space)
         space, standing = await self._registry.claim(tenant_id, self._embedder, by_hand=True)
         queued = await self._enqueue_missing(tenant_id, space)
         if standing is not Standing.ACTIVE:
@@ -116,13 +190,16 @@ class EmbeddingService:
 
     async def due_tenants(self) -> list[str]:
         """Tenants with chunks to embed, and those whose change of models was interrupted."""
-        if self._embedder is None:
+        if self._embedder is None and not self._directory.builds:
             return []
         async with self._database.operator() as conn:
             rows = await (await conn.execute(self._queries["due_tenants"])).fetchall()
-            rows += await (
-                await conn.execute(self._queries["changing_tenants"], {"model_key": self._embedder.model_key})
-            ).fetchall()
+            if self._embedder is not None:
+                rows += await (
+                    await conn.execute(
+                        self._queries["changing_tenants"], {"model_key": self._embedder.model_key}
+                    )
+                ).fetchall()
         return sorted({row[0] for row in rows})
 
     async def pending(self, tenant_id: str, principal_id: str | None = None) -> Pending:
@@ -137,6 +214,31 @@ class EmbeddingService:
                 await conn.execute(self._queries["pending"], {"tenant": tenant_id, "principal": principal_id})
             ).fetchone()
         return Pending(*row) if row else Pending(0)
+
+    async def _drain_live(self, tenant_id: str, live: Generation, slices: int | None) -> int:
+        try:
+            if not live.pinned and not await self._settle(tenant_id):
+                return 0
+            target = await self._live_target(tenant_id, live)
+        except EmbedError as error:
+            await self._postpone(tenant_id, await self._claim(tenant_id, live.id), error)
+            return 0
+        return 0 if target is None else await self.drain_generation(tenant_id, live.id, target, slices=slices)
+
+    async def _live_target(self, tenant_id: str, live: Generation) -> Target | None:
+        """None: the vectors of the live generation are for another process to make."""
+        if live.pinned and live.model_key is not None:
+            target = await self.target_of(tenant_id, live.model_key)
+            return None if target is None else replace(target, active=True)
+        if self._embedder is None:
+            return None
+        space, standing = await self._registry.claim(tenant_id, self._embedder)
+        return Target(self._embedder, space) if standing is Standing.ACTIVE else None
+
+    async def _due_generations(self, tenant_id: str) -> list[tuple[str, str]]:
+        async with self._database.tenant(tenant_id) as conn:
+            rows = await conn.execute(self._queries["due_generations"], {"tenant": tenant_id})
+            return [(row[0], row[1]) for row in await rows.fetchall()]
 
     async def _settle(self, tenant_id: str) -> bool:
         """Bring a change of models to its end. False: the tenant's vectors are for another process to make."""
@@ -160,33 +262,41 @@ class EmbeddingService:
                 return queued
             after, queued = row[0], queued + row[1]
 
-    async def _claim(self, tenant_id: str) -> list[str]:
+    async def _claim(self, tenant_id: str, generation: str) -> list[str]:
         async with self._database.tenant(tenant_id) as conn:
             cursor = await conn.execute(
                 self._queries["claim_chunks"],
-                {"tenant": tenant_id, "limit": SLICE_CHUNKS, "lease": LEASE_SECONDS},
+                {
+                    "tenant": tenant_id,
+                    "generation": generation,
+                    "limit": SLICE_CHUNKS,
+                    "lease": LEASE_SECONDS,
+                },
             )
             return sorted(row[0] for row in await cursor.fetchall())
 
-    async def _embed_singly(self, tenant_id: str, claimed: list[str], error: EmbedError) -> bool:
+    async def _embed_singly(
+        self, tenant_id: str, claimed: list[str], error: EmbedError, target: Target
+    ) -> bool:
         """One text that a model refuses must not hold up the others. False when the model itself is away."""
         if not isinstance(error, EmbedHttpError) or error.http_status not in _ABOUT_THE_TEXT:
             return False
         for chunk_id in claimed:
             try:
-                await self.embed(tenant_id, [chunk_id])
+                await self.embed_into(tenant_id, [chunk_id], target)
             except EmbedError as refused:
                 await self._postpone(tenant_id, [chunk_id], refused)
         return True
 
     async def _store(
-        self, tenant_id: str, space: VectorSpace, rows: list[Row], vectors: list[list[float]]
+        self, tenant_id: str, target: Target, rows: list[Row], vectors: list[list[float]]
     ) -> bool:
+        space = target.space
         chunks = [row["chunk_id"] for row in rows]
         parameters = {"tenant": tenant_id, "chunks": chunks}
         async with self._database.tenant(tenant_id) as conn:
             # Else a process with the model before would take off the queue what the new table lacks.
-            if not await self._registry.hold(conn, tenant_id, space):
+            if not await self._registry.hold(conn, tenant_id, space, active=target.active):
                 await conn.execute(self._queries["release_chunks"], parameters)
                 return False
             parameters["enqueued"] = [row["enqueued_at"] for row in rows]
@@ -214,7 +324,8 @@ class EmbeddingService:
             )
 
 
-def _passage(row: Row) -> str:
+def passage_of(row: Row) -> str:
+    """What is embedded for a row of ``passages``."""
     previous = None if row["previous_text"] is None else (row["previous_author"], row["previous_text"])
     return passage_text(row["title"], row["text"], row["author"], row["occurred_at"], previous)
 
@@ -222,8 +333,4 @@ def _passage(row: Row) -> str:
 def _check_dims(vectors: list[list[float]], space: VectorSpace) -> None:
     wrong = next((len(vector) for vector in vectors if len(vector) != space.dims), None)
     if wrong is not None:
-        raise EmbedError(
-            f"The model {space.model_id} answered with {wrong} dimensions, but its table holds {space.dims}. "
-            "If the endpoint now serves another model, give it another name in EMBED_MODEL and run: "
-            "corbits-memory embed backfill"
-        )
+        raise EmbedError(wrong_dims(wrong, space))

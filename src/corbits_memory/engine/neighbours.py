@@ -28,7 +28,7 @@ async def lock_rows(
 
 
 async def embed_anew(conn: Connection, tenant_id: str, rows: Sequence[Row]) -> None:
-    """Drop the vectors of ``chunk_id, owner_id``: until they are made anew they are found by their words."""
+    """Drop the vectors of rows with a ``chunk_id``: until they are made anew they are found by their words."""
     chunks = [row["chunk_id"] for row in rows]
     for space in await registered_spaces(conn, tenant_id):
         await conn.execute(
@@ -41,11 +41,7 @@ async def enqueue(conn: Connection, tenant_id: str, rows: Sequence[Row]) -> None
     """Have chunks embedded, again if they were."""
     await conn.execute(
         load_queries("neighbours")["embed_again"],
-        {
-            "tenant": tenant_id,
-            "chunks": [row["chunk_id"] for row in rows],
-            "owners": [row["owner_id"] for row in rows],
-        },
+        {"tenant": tenant_id, "chunks": [row["chunk_id"] for row in rows]},
     )
 
 

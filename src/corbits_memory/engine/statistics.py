@@ -26,6 +26,13 @@ class StatisticsService:
             await self.refresh(tenant_id)
         return len(rows)
 
+    async def refresh_counted(self, tenant_id: str) -> None:
+        """Recount a tenant if it was ever counted: small ones need no counts."""
+        async with self._database.tenant(tenant_id) as conn:
+            row = await (await conn.execute(self._queries["counted"], {"tenant": tenant_id})).fetchone()
+        if row is not None:
+            await self.refresh(tenant_id)
+
     async def refresh(self, tenant_id: str) -> None:
         parameters = {"tenant": tenant_id}
         async with self._database.tenant(tenant_id) as conn:

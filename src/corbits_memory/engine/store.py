@@ -11,16 +11,20 @@ from corbits_memory.core.enums import Degraded, RetentionClass
 from corbits_memory.engine.access import TagChange, TagService
 from corbits_memory.engine.audit import AuditService
 from corbits_memory.engine.capture import CaptureService
+from corbits_memory.engine.directory import ModelDirectory
 from corbits_memory.engine.documents import DocumentService
 from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.feed import FeedService
 from corbits_memory.engine.feed_signal import FeedSignal
 from corbits_memory.engine.fts import verify_fts_language
+from corbits_memory.engine.generations import Generations
 from corbits_memory.engine.idempotency import IdempotencyService
 from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.push import PushWorker
+from corbits_memory.engine.replay.service import ReplayService
+from corbits_memory.engine.replay.transforms import Transforms
 from corbits_memory.engine.retention import RetentionService
 from corbits_memory.engine.search.service import SearchService
 from corbits_memory.engine.statistics import StatisticsService
@@ -45,6 +49,7 @@ from corbits_memory.ports import (
     FeedQuery,
     ForgetResult,
     HistoryPage,
+    ModelFactory,
     NewDocument,
     NewSubscription,
     Once,
@@ -81,11 +86,14 @@ class PostgresDocumentStore:
         *,
         embedder: Embedder | None,
         reranker: Reranker | None,
+        models: ModelFactory | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
+        """``models`` makes the clients of models that transform configs name; without it they can't name any."""
         self._config = config
         self._embedder = embedder
         self._reranker = reranker
+        self._models = models
         self._clock = clock
         self._open = False
         self._closed = False
@@ -97,13 +105,40 @@ class PostgresDocumentStore:
         config = self._config
         self._database = Database(config.database_url, pool_max=config.db_pool_max)
         self._registry = VectorRegistry(self._database, vector_type=config.vector_type)
-        self.embedding = EmbeddingService(self._database, self._registry, self._embedder)
+        self._generations = Generations(self._database)
+        self._directory = ModelDirectory(
+            self._database, config, embedder=self._embedder, reranker=self._reranker, factory=self._models
+        )
+        self.embedding = EmbeddingService(
+            self._database,
+            self._registry,
+            self._embedder,
+            generations=self._generations,
+            directory=self._directory,
+        )
         self.statistics = StatisticsService(self._database)
         self.idempotency = IdempotencyService(self._database)
-        self._worker = Worker(config.database_url, self.embedding, self.statistics, self.idempotency)
+        self.replays = ReplayService(
+            self._database,
+            generations=self._generations,
+            directory=self._directory,
+            registry=self._registry,
+            embedding=self.embedding,
+            statistics=self.statistics,
+            clock=self._clock,
+        )
+        self._worker = Worker(
+            config.database_url,
+            self.embedding,
+            self.statistics,
+            self.idempotency,
+            self.replays,
+            concurrency=config.worker_concurrency,
+        )
+        self.feed_signal = FeedSignal(config.database_url, self._database)
+        self.transforms = Transforms(self.replays, self._worker, self.feed_signal)
         self._timeline = TimelineService(self._database)
         self._feed = FeedService(self._database)
-        self.feed_signal = FeedSignal(config.database_url, self._database)
         outbound = Outbound(config.push)
         self._subscriptions = SubscriptionService(self._database, outbound)
         self.push = PushWorker(self._database, self._feed, self.feed_signal, outbound, config.push)
@@ -117,8 +152,9 @@ class PostgresDocumentStore:
         self.restorer = Restorer(self._database, self._registry, self._embedder)
         self._search = SearchService(
             self._database,
+            generations=self._generations,
+            directory=self._directory,
             embedder=self._embedder,
-            reranker=self._reranker,
             language=config.fts_language,
             profile=config.profile,
             clock=self._clock,
@@ -167,6 +203,7 @@ class PostgresDocumentStore:
             for model in (self._embedder, self._reranker):
                 if model is not None:
                     stack.push_async_callback(model.aclose)
+            stack.push_async_callback(self._directory.close)
             stack.push_async_callback(self._database.close)
             stack.push_async_callback(self._worker.close)
             stack.push_async_callback(self.feed_signal.close)
@@ -470,7 +507,10 @@ class PostgresDocumentStore:
             rows = await conn.execute("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)")
             known = frozenset([str(row[0]) async for row in rows])
         self._capture = CaptureService(
-            self._database, language=self._config.fts_language, known_languages=known
+            self._database,
+            language=self._config.fts_language,
+            known_languages=known,
+            generations=self._generations,
         )
 
     async def _open_worker(self) -> None:

@@ -24,8 +24,17 @@ async def insert_texts(
     await statements.run("insert_chunks", chunks=chunks)
     await statements.run("insert_search_rows", chunks=chunks, generation=generation)
     owners = [draft.owner for draft in drafts for _ in draft.chunk_ids]
-    await statements.run("enqueue_chunks", chunks=chunk_ids, owners=owners, lease=lease_seconds)
+    await statements.run(
+        "enqueue_chunks", chunks=chunk_ids, owners=owners, lease=lease_seconds, generation=generation
+    )
     await _enqueue_followers(statements, drafts, chunk_ids, generation)
+
+
+async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft]) -> None:
+    """The chunks of versions that are kept, and not searched."""
+    chunks = [row for draft in drafts for row in drafting.chunk_rows(draft)]
+    if chunks:
+        await statements.run("insert_chunks", chunks=dump_rows(chunks))
 
 
 async def _enqueue_followers(

@@ -16,7 +16,7 @@ from corbits_memory.core.limits import EMBED_DIMS_MAX, EMBED_DIMS_MIN
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import APP_ROLE, Connection, Database
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.errors import DimsOutOfBoundsError, MemoryError
+from corbits_memory.errors import DimsOutOfBoundsError, EmbedError, MemoryError
 from corbits_memory.ports import Embedder
 
 logger = logging.getLogger("corbits_memory.vectors")
@@ -138,11 +138,12 @@ class VectorRegistry:
         known = self._active.get((tenant_id, embedder.model_key))
         if known is not None and not by_hand:
             return known, Standing.ACTIVE
-        space = await self._space_of(embedder)
-        if space.table not in self._tables:
-            await self._create_table(space)
-            self._tables.add(space.table)
+        space = await self._created(embedder)
         async with self._database.tenant(tenant_id) as conn:
+            # Behind the lock of the registry, which a promotion holds: it is seen whole or not at all.
+            await conn.execute(self._queries["lock_registry"], {"tenant": tenant_id})
+            if await self._pinned(conn, tenant_id) is not None:
+                return space, Standing.RETIRED
             others, mine = await self._models(
                 conn, tenant_id, space, since=None if by_hand else self._opened_at
             )
@@ -158,24 +159,68 @@ class VectorRegistry:
             )
         return space, standing
 
+    async def ensure(self, tenant_id: str, embedder: Embedder) -> VectorSpace:
+        """Register a model for a replay and create its table; nothing else changes.
+
+        Raises ``DimsOutOfBoundsError``, and ``EmbedError`` when its table holds vectors of other dimensions.
+        """
+        space = await self._space_of(embedder)
+        async with self._database.tenant(tenant_id) as conn:
+            known = await space_by_key(conn, tenant_id, space.model_key)
+        if known is not None and known.dims != space.dims:
+            raise EmbedError(wrong_dims(space.dims, known))
+        space = await self._created(embedder)
+        async with self._database.tenant(tenant_id) as conn:
+            await self._register(conn, tenant_id, space, _LONG_AGO)
+        return space
+
+    async def switch(self, conn: Connection, tenant_id: str, model_key: str | None) -> None:
+        """Make a registered model the active one, or none, with the generation that is made live in ``conn``."""
+        parameters = {"tenant": tenant_id, "model_key": model_key or ""}
+        for query in ("lock_registry", "lock_models", "step_back_models", "choose_model"):
+            await conn.execute(self._queries[query], parameters)
+
     async def activate(self, tenant_id: str, space: VectorSpace) -> bool:
         """The last step of a change of models. False: another model has been chosen meanwhile."""
         async with self._database.tenant(tenant_id) as conn:
             others, mine = await self._models(conn, tenant_id, space, since=_LONG_AGO)
             if any(other.is_newer_than(mine) for other in others):
                 return False
+            if await self._pinned(conn, tenant_id) is not None:
+                return False
             await self._set_active(conn, tenant_id, space.model_key)
         self._active[tenant_id, space.model_key] = space
         logger.info("a tenant's searches now read the vectors of %s", space.model_id)
         return True
 
-    async def hold(self, conn: Connection, tenant_id: str, space: VectorSpace) -> bool:
-        """Keep the model active until the transaction ends. False: it is not, and not held to be any more."""
+    async def hold(
+        self, conn: Connection, tenant_id: str, space: VectorSpace, *, active: bool = True
+    ) -> bool:
+        """Keep the model active (or, for a generation that isn't live, registered) until the transaction ends.
+
+        False: it is not, and not held to be any more.
+        """
         parameters = {"tenant": tenant_id, "model_key": space.model_key}
+        if not active:
+            return (
+                await (await conn.execute(self._queries["hold_model"], parameters)).fetchone()
+            ) is not None
         held = await (await conn.execute(self._queries["hold_active_model"], parameters)).fetchone()
         if held is None:
             self._active.pop((tenant_id, space.model_key), None)
         return held is not None
+
+    async def _pinned(self, conn: Connection, tenant_id: str) -> str | None:
+        """The model of the live generation, where its replay's config names one."""
+        row = await (await conn.execute(self._queries["live_model"], {"tenant": tenant_id})).fetchone()
+        return None if row is None else row[1]
+
+    async def _created(self, embedder: Embedder) -> VectorSpace:
+        space = await self._space_of(embedder)
+        if space.table not in self._tables:
+            await self._create_table(space)
+            self._tables.add(space.table)
+        return space
 
     async def _models(
         self, conn: Connection, tenant_id: str, space: VectorSpace, *, since: datetime | None
@@ -253,6 +298,14 @@ class VectorRegistry:
             await conn.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"memory.{space.table}"])
             await conn.execute(_table_ddl(space, second_lock=self._database.second_lock))
             logger.info("vector table %s, %s", space.table, space.type)
+
+
+def wrong_dims(dims: int, space: VectorSpace) -> str:
+    return (
+        f"The model {space.model_id} answered with {dims} dimensions, but its table holds {space.dims}. "
+        "If the endpoint now serves another model, give it another name in EMBED_MODEL and run: "
+        "corbits-memory embed backfill"
+    )
 
 
 async def active_space(conn: Connection, tenant_id: str) -> VectorSpace | None:

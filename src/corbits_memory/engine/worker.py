@@ -17,6 +17,7 @@ from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.idempotency import IdempotencyService
 from corbits_memory.engine.migrate import JOBS_SCHEMA
 from corbits_memory.engine.pool import ACQUIRE_SECONDS
+from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.statistics import StatisticsService
 from corbits_memory.errors import DatabaseError, MemoryError
 
@@ -25,6 +26,8 @@ logger = logging.getLogger("corbits_memory.worker")
 QUEUE = "memory"
 DRAIN = "memory.embed_pending"
 FORGET_KEYS = "memory.forget_keys"
+REPLAY = "memory.replay"
+REPLAY_PRIORITY = -10
 SWEEP_CRON = "* * * * *"
 STATISTICS_CRON = "*/5 * * * *"
 EXPIRY_CRON = "3-59/10 * * * *"
@@ -44,6 +47,7 @@ class Worker:
         embedding: EmbeddingService,
         statistics: StatisticsService,
         idempotency: IdempotencyService,
+        replay: ReplayService,
         *,
         concurrency: int = 1,
     ) -> None:
@@ -51,6 +55,7 @@ class Worker:
         self._embedding = embedding
         self._statistics = statistics
         self._idempotency = idempotency
+        self._replay = replay
         self._concurrency = concurrency
         self._app: App | None = None
         """Open, or not there."""
@@ -115,6 +120,24 @@ class Worker:
         except exceptions.ConnectorException:
             logger.warning("a job could not be deferred; the sweep will find its work")
 
+    async def replay_soon(self, tenant_id: str, run_id: str, *, seconds: float = 0.0) -> None:
+        """Have a run worked on, perhaps only later. Behind everything else: who adds and searches comes first."""
+        if self._app is None:
+            return
+        later = {"seconds": int(seconds)} if seconds >= 1 else None
+        try:
+            await self._app.configure_task(
+                REPLAY,
+                queue=QUEUE,
+                queueing_lock=f"replay:{run_id}:later" if later else f"replay:{run_id}",
+                priority=REPLAY_PRIORITY,
+                schedule_in=later,
+            ).defer_async(tenant_id=tenant_id, run_id=run_id)
+        except exceptions.AlreadyEnqueued:
+            pass
+        except exceptions.ConnectorException:
+            logger.warning("a job could not be deferred; the sweep will find its work")
+
     async def _run(self, app: App) -> None:
         while True:
             try:
@@ -139,6 +162,8 @@ class Worker:
         await _forget_stalled(app)
         for tenant_id in await self._embedding.due_tenants():
             await self.embed_soon(tenant_id)
+        for tenant_id, run_id in await self._replay.runs.running():
+            await self.replay_soon(tenant_id, run_id)
 
     def _define_jobs(self, app: App) -> None:
         @app.task(name=DRAIN, queue=QUEUE)
@@ -146,6 +171,15 @@ class Worker:
             done = await self._embedding.drain(tenant_id, slices=SLICES_A_JOB)
             if done:
                 await self.embed_soon(tenant_id)
+
+        @app.task(name=REPLAY, queue=QUEUE)
+        async def replay(tenant_id: str, run_id: str) -> None:
+            # Another worker takes the next slice meanwhile, if there is one; who finds none defers nothing.
+            left = await self._replay.slices.work(
+                tenant_id, run_id, slices=1, on_claimed=lambda: self.replay_soon(tenant_id, run_id)
+            )
+            if left.seconds is not None:
+                await self.replay_soon(tenant_id, run_id, seconds=0.0 if left.due else left.seconds + 0.5)
 
         @app.periodic(cron=SWEEP_CRON)
         @app.task(name="memory.sweep", queue=QUEUE)

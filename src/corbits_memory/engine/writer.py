@@ -1,5 +1,6 @@
 """One transaction of ``add``: claim, compare, keep, supersede, insert, number."""
 
+import asyncio
 from collections.abc import Collection
 
 from psycopg import AsyncCursor
@@ -8,6 +9,7 @@ from psycopg.rows import TupleRow
 from corbits_memory.core import ids
 from corbits_memory.core.enums import AddStatus, AuditOutcome, RetentionClass
 from corbits_memory.core.erasure import erased_reference
+from corbits_memory.core.strategies import DEFAULT_CUTTING
 from corbits_memory.engine import drafts
 from corbits_memory.engine.access import (
     foreign_sources,
@@ -26,7 +28,8 @@ from corbits_memory.engine.audience import (
     settle_tags,
     widens,
 )
-from corbits_memory.engine.drafts import Draft, Row
+from corbits_memory.engine.drafts import Draft, Row, cut_anew
+from corbits_memory.engine.generations import Generations
 from corbits_memory.engine.graph import has_graph, insert_graph
 from corbits_memory.engine.idempotency import OnceOnly
 from corbits_memory.engine.ids import new_id
@@ -48,6 +51,8 @@ class CaptureWriter:
         access: Access | None,
         lease_seconds: float,
         noted_tags: Collection[tuple[str, str]],
+        *,
+        generations: Generations,
     ) -> None:
         self._conn = conn
         self._statements = Statements(conn, tenant_id, "capture", principal=principal_id)
@@ -57,7 +62,10 @@ class CaptureWriter:
         self._access = access
         self._noted_tags = noted_tags
         self.new_tags: set[str] = set()
+        self._generations = generations
         self._generation = ""
+        self.cutting = DEFAULT_CUTTING
+        """What texts of the live generation are cut by; known once they are written."""
 
     async def write(self, group: list[Draft], request: OnceOnly | None) -> dict[int, AddResult | MemoryError]:
         """The answers by position. ``request``: those that were given before are given again."""
@@ -75,6 +83,7 @@ class CaptureWriter:
     async def _write_new(
         self, new: list[Draft], answers: dict[int, AddResult | MemoryError], request: OnceOnly | None = None
     ) -> None:
+        await self._cut_as_live(new)
         group = await self._refuse_unknown_references(new, answers)
         claimed = await self._claim(group)
         owned = []
@@ -130,6 +139,14 @@ class CaptureWriter:
             await self._statements.run("create_tenant")
             rows = await self._statements.fetch("lock_tenant")
         return str(rows[0]["live_generation"])
+
+    async def _cut_as_live(self, group: list[Draft]) -> None:
+        """Another generation may have been promoted since the drafts were planned."""
+        live = await self._generations.get(self._tenant_id, self._generation, self._conn)
+        self.cutting = live.cutting
+        otherwise = [draft for draft in group if draft.cutting != self.cutting]
+        if otherwise:
+            await asyncio.to_thread(cut_anew, otherwise, self.cutting)
 
     async def _refuse_unknown_references(
         self, group: list[Draft], answers: dict[int, AddResult | MemoryError]

@@ -14,6 +14,7 @@ from corbits_memory.http.feed import FEED_OPERATIONS
 from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.http.query import number, once
+from corbits_memory.http.transform import TRANSFORM_OPERATIONS
 from corbits_memory.validation import IDEMPOTENCY_KEY, Problems, SearchInput
 from corbits_memory.wire import context as contexts
 from corbits_memory.wire import fields, requests, responses
@@ -260,4 +261,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *DOCUMENT_OPERATIONS,
     *FEED_OPERATIONS,
     *PUSH_OPERATIONS,
+    *TRANSFORM_OPERATIONS,
 )

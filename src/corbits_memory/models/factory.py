@@ -10,11 +10,7 @@ def build_embedder(config: EmbedConfig | None) -> Embedder | None:
 
     Raises :class:`~corbits_memory.errors.ConfigError`. Whoever builds it closes it.
     """
-    if config is None:
-        return None
-    from corbits_memory.models.cached import CachedEmbedder
-
-    return CachedEmbedder(_build_local(config) if config.api_style == "local" else _build_http(config))
+    return None if config is None else _build(config)
 
 
 def build_reranker(config: RerankConfig) -> Reranker | None:
@@ -34,6 +30,22 @@ def build_reranker(config: RerankConfig) -> Reranker | None:
     if client is None:
         raise ConfigError("RERANK_API_STYLE must be one of tei, cohere, voyage.")
     return GuardedReranker(client(config))
+
+
+class ConfiguredModels:
+    """A :class:`~corbits_memory.ports.ModelFactory` of the clients in this package."""
+
+    def embedder(self, config: EmbedConfig) -> Embedder:
+        return _build(config)
+
+    def reranker(self, config: RerankConfig) -> Reranker | None:
+        return build_reranker(config)
+
+
+def _build(config: EmbedConfig) -> Embedder:
+    from corbits_memory.models.cached import CachedEmbedder
+
+    return CachedEmbedder(_build_local(config) if config.api_style == "local" else _build_http(config))
 
 
 def _build_local(config: EmbedConfig) -> Embedder:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
+from corbits_memory.config import EmbedConfig, RerankConfig
 from corbits_memory.ports.search import Citation
 
 EmbedPurpose = Literal["query", "passage"]
@@ -61,6 +62,19 @@ class Reranker(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class ModelFactory(Protocol):
+    """Makes the clients of models that a transform config names. Whoever asks for one closes it. No I/O."""
+
+    def embedder(self, config: EmbedConfig) -> Embedder:
+        """Raises :class:`~corbits_memory.errors.ConfigError`."""
+        ...
+
+    def reranker(self, config: RerankConfig) -> Reranker | None:
+        """None without a base URL. Raises :class:`~corbits_memory.errors.ConfigError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,13 @@ from corbits_memory.ports.search import (
     TimelineEvent,
     TimelineQuery,
 )
+from corbits_memory.ports.transform import (
+    ParamChange,
+    TransformConfig,
+    TransformParams,
+    TransformRun,
+    TransformScope,
+)
 
 
 @runtime_checkable
@@ -268,6 +275,78 @@ class RetractionStore(Protocol):
     async def name_readers(self, *, tenant_id: str, document_id: str, principals: Sequence[str]) -> None:
         """Who may hear that versions of this document were retracted, if that was not said yet."""
         ...
+
+
+class TransformStore(Protocol):
+    """Derives the corpus anew, beside the live one, and puts one in the place of the other.
+
+    A run's id is the generation that it writes. Unknown ids raise ``TransformConfigNotFoundError`` and
+    ``TransformRunNotFoundError``.
+    """
+
+    async def create_transform_config(
+        self, *, tenant_id: str, name: str, params: TransformParams
+    ) -> TransformConfig:
+        """The next version of a name."""
+        ...
+
+    async def transform_configs(
+        self, *, tenant_id: str, name: str | None, limit: int
+    ) -> Sequence[TransformConfig]:
+        """Newest first."""
+        ...
+
+    async def transform_config(self, *, tenant_id: str, config_id: str) -> TransformConfig: ...
+
+    async def diff_transform_configs(
+        self, *, tenant_id: str, before: str, after: str
+    ) -> Sequence[ParamChange]: ...
+
+    async def delete_transform_config(self, *, tenant_id: str, config_id: str) -> None:
+        """Raises ``TransformConfigInUseError`` while a run was made with it."""
+        ...
+
+    async def run_transform(
+        self, *, tenant_id: str, actor_id: str, config_id: str, scope: TransformScope
+    ) -> TransformRun:
+        """Begin a run; one that can't begin is answered as failed."""
+        ...
+
+    async def transform_runs(self, *, tenant_id: str, limit: int) -> Sequence[TransformRun]:
+        """Newest first."""
+        ...
+
+    async def transform_run(self, *, tenant_id: str, run_id: str) -> TransformRun: ...
+
+    async def pause_transform_run(self, *, tenant_id: str, run_id: str, paused: bool) -> TransformRun:
+        """Raises ``TransformRunError`` unless it runs."""
+        ...
+
+    async def cancel_transform_run(self, *, tenant_id: str, run_id: str) -> TransformRun:
+        """Raises ``TransformRunError`` unless it runs."""
+        ...
+
+    async def retry_transform_run(self, *, tenant_id: str, run_id: str) -> TransformRun:
+        """Raises ``TransformRunError`` unless it failed."""
+        ...
+
+    async def promote_generation(
+        self, *, tenant_id: str, actor_id: str, generation: str, allow_partial: bool = False
+    ) -> TransformRun:
+        """Raises ``TransformPromoteError``."""
+        ...
+
+    async def demote_generation(self, *, tenant_id: str, actor_id: str, generation: str) -> TransformRun:
+        """Raises ``TransformPromoteError``."""
+        ...
+
+
+@runtime_checkable
+class ReplayableStore(Protocol):
+    """A store that keeps what came in, so that it can be derived anew."""
+
+    @property
+    def transforms(self) -> TransformStore: ...
 
 
 AccessOf = Callable[[str, str], Awaitable[Access | None]]

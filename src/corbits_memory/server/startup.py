@@ -78,13 +78,16 @@ async def migrate(config: EngineConfig) -> list[str]:
 async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator[Plane]:
     """A memory over the configured database, with the grants that it keeps, open while in the block."""
     # Imported here: only an opened memory needs its models.
-    from corbits_memory.models.factory import build_embedder, build_reranker
+    from corbits_memory.models.factory import ConfiguredModels, build_embedder, build_reranker
 
     # Retries belong in the logs; by default the library prints them where it likes.
     stamina.instrumentation.set_on_retry_hooks([LoggingOnRetryHook])
     engine = replace(config.memory, run_worker=run_worker)
     store = PostgresDocumentStore(
-        engine, embedder=build_embedder(engine.embed), reranker=build_reranker(engine.rerank)
+        engine,
+        embedder=build_embedder(engine.embed),
+        reranker=build_reranker(engine.rerank),
+        models=ConfiguredModels(),
     )
     # Of their own, so that a request never waits for its grants behind those that are searching.
     grants = Database(engine.database_url, pool_max=GRANT_CONNECTIONS)

@@ -4,6 +4,7 @@ from corbits_memory.validation.documents import LANGUAGE, check_batch, check_fil
 from corbits_memory.validation.feeds import dead_letter_page, feed_query, new_subscription, replayed_seqs
 from corbits_memory.validation.idempotency import IDEMPOTENCY_KEY, once_of
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
+from corbits_memory.validation.payloads import stored_document
 from corbits_memory.validation.problems import Problems
 from corbits_memory.validation.queries import (
     CURSOR_MAX,
@@ -16,11 +17,22 @@ from corbits_memory.validation.queries import (
     search_query,
     timeline_query,
 )
+from corbits_memory.validation.transforms import (
+    EMBED_API_KEY,
+    RERANK_API_KEY,
+    params_json,
+    params_secrets,
+    transform_name,
+    transform_params,
+    transform_scope,
+)
 
 __all__ = [
     "CURSOR_MAX",
+    "EMBED_API_KEY",
     "IDEMPOTENCY_KEY",
     "LANGUAGE",
+    "RERANK_API_KEY",
     "AddInput",
     "Content",
     "File",
@@ -40,7 +52,13 @@ __all__ = [
     "new_document",
     "new_subscription",
     "once_of",
+    "params_json",
+    "params_secrets",
     "replayed_seqs",
     "search_query",
+    "stored_document",
     "timeline_query",
+    "transform_name",
+    "transform_params",
+    "transform_scope",
 ]

@@ -29,8 +29,8 @@ from corbits_memory.engine.access import resolve_visibility
 from corbits_memory.engine.pool import READ_SECONDS, Database, Reading
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.search.hits import Details, load_details, load_vectors, search_item
-from corbits_memory.engine.search.retrieval import EXACT_ROWS, QueryVector, scope_of, vector_parameters
-from corbits_memory.engine.vectors import active_space
+from corbits_memory.engine.search.retrieval import EXACT_ROWS, SearchPlan, scope_of, vector_parameters
+from corbits_memory.engine.vectors import active_space, space_by_key
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
 from corbits_memory.ports import Access, Reranker, SearchQuery, SearchResult, Visibility
 
@@ -66,21 +66,13 @@ class Lists:
     ranks: list[float]
     dense: list[str]
     dense_ready: bool
+    searched: str | None
 
 
 class CompatProfile:
-    def __init__(
-        self,
-        database: Database,
-        reranker: Reranker | None,
-        *,
-        language: str,
-        tuning: SearchTuning | None = None,
-    ) -> None:
+    def __init__(self, database: Database, *, language: str) -> None:
         self._database = database
-        self._reranker = reranker
         self._language = language
-        self._tuning = tuning or SearchTuning()
 
     async def search(
         self,
@@ -89,27 +81,28 @@ class CompatProfile:
         principal_id: str,
         query: SearchQuery,
         access: Access | None,
-        vector: QueryVector | None,
+        plan: SearchPlan,
         now: datetime,
         degraded: list[str],
     ) -> SearchResult:
+        """Raises ``OutdatedPlanError``, with nothing in ``degraded``."""
+        tuning = plan.settings.tuning
         k = clamp_k(query.limit)
         async with self._database.reading(tenant_id) as reading:
             visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
-            lists = await self._lists(reading, tenant_id, visibility, query, vector, k)
+            lists = await self._lists(reading, tenant_id, visibility, query, plan, k)
+            plan.check(lists.searched, dense_ready=lists.dense_ready)
             fused = reciprocal_rank_fusion([lists.lexical, lists.dense])
             details = await load_details(reading, visibility, [row.key for row in fused], last=True)
-        if vector is not None and not lists.dense_ready:
-            degraded.append(Degraded.DENSE_UNAVAILABLE)
         rows = [
             Row(details[row.key], row.score, _channels(lists, row.key)) for row in fused if row.key in details
         ]
-        reranked = await self._rerank(rows, query, degraded)
+        reranked = await self._rerank(plan.reranker, rows, query, degraded)
         if reranked is None:
-            kept = best_per_document(rows, authority_weight=self._tuning.authority_weight)[:k]
+            kept = best_per_document(rows, authority_weight=tuning.authority_weight)[:k]
             page = [dataclasses.replace(item.row, rank=item.score) for item in kept]
         else:
-            page = await self._diverse(tenant_id, self._boosted(reranked, now), k)
+            page = await self._diverse(tenant_id, plan, _boosted(reranked, now, tuning), k)
         evidence = compat_evidence(
             hits=[_evidence_row(row.details, rerank_score=row.rerank_score) for row in page],
             lexical=[
@@ -140,7 +133,7 @@ class CompatProfile:
         tenant_id: str,
         visibility: Visibility,
         query: SearchQuery,
-        vector: QueryVector | None,
+        plan: SearchPlan,
         k: int,
     ) -> Lists:
         rows = await reading.fetch(
@@ -152,25 +145,27 @@ class CompatProfile:
                 "generation": query.generation,
                 "query": query.query.strip(),
                 "language": self._language,
-                "limit": channel_candidates(k, self._tuning.overfetch),
+                "limit": channel_candidates(k, plan.settings.tuning.overfetch),
                 "small": EXACT_ROWS,
-                **vector_parameters(vector),
+                **vector_parameters(plan.vector),
             },
             dict_row,
         )
         if not rows:
-            return Lists([], [], [], dense_ready=False)
+            return Lists([], [], [], dense_ready=False, searched=None)
         row = rows[0]
-        return Lists(row["lexical"], row["ranks"], row["dense"], row["dense_ready"])
+        return Lists(row["lexical"], row["ranks"], row["dense"], row["dense_ready"], row["searched"])
 
-    async def _rerank(self, rows: Sequence[Row], query: SearchQuery, degraded: list[str]) -> list[Row] | None:
+    async def _rerank(
+        self, reranker: Reranker | None, rows: Sequence[Row], query: SearchQuery, degraded: list[str]
+    ) -> list[Row] | None:
         """One row a document, with raw scores, best first; None when the fused path has to do."""
-        if self._reranker is None:
+        if reranker is None:
             degraded.append(Degraded.RERANK_UNAVAILABLE)
             return None
         candidates = [item.row for item in best_per_document(rows)][:RERANK_CANDIDATES]
         try:
-            answers = await self._reranker.rerank(query.query.strip(), [r.details.text for r in candidates])
+            answers = await reranker.rerank(query.query.strip(), [r.details.text for r in candidates])
         except RerankQueryTooLongError:
             degraded.append(Degraded.RERANK_QUERY_TOO_LONG)
             return None
@@ -184,39 +179,44 @@ class CompatProfile:
         ]
         return sorted(read, key=lambda row: (-row.rank, row.details.chunk_id))
 
-    def _boosted(self, rows: Sequence[Row], now: datetime) -> list[Row]:
-        normalised = normalise_scores([row.rank for row in rows])
-        boosted = [
-            dataclasses.replace(row, rank=self._boost(row.details, score, now))
-            for row, score in zip(rows, normalised, strict=True)
-        ]
-        return sorted(boosted, key=lambda row: (-row.rank, row.details.chunk_id))[:MMR_POOL]
-
-    def _boost(self, shown: Details, normalised: float, now: datetime) -> float:
-        return boost(
-            normalised,
-            authority=shown.authority,
-            supports=shown.supports,
-            contradicts=shown.contradicts,
-            temporal=temporal_multiplier(
-                TemporalClass(shown.temporal_class),
-                now=now,
-                occurred_at=shown.occurred_at,
-                valid_until=shown.valid_until,
-                half_life_ms=self._tuning.half_life_ms,
-            ),
-        )
-
-    async def _diverse(self, tenant_id: str, pool: Sequence[Row], k: int) -> list[Row]:
+    async def _diverse(self, tenant_id: str, plan: SearchPlan, pool: Sequence[Row], k: int) -> list[Row]:
         keys = [row.details.chunk_id for row in pool]
         vectors: Mapping[str, list[float]] = {}
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
-            space = await active_space(conn, tenant_id)
+            key = plan.vector.model_key if plan.vector is not None else plan.settings.model_key
+            space = await (
+                active_space(conn, tenant_id) if key is None else space_by_key(conn, tenant_id, key)
+            )
             if space is not None:
                 vectors = await load_vectors(conn, tenant_id, space, keys)
         by_key = {row.details.chunk_id: row for row in pool}
         items = [MmrItem(key=key, score=by_key[key].rank, vector=vectors.get(key)) for key in keys]
-        return [by_key[item.key] for item in compat_mmr(items, k=k, lam=self._tuning.mmr_lambda)]
+        return [by_key[item.key] for item in compat_mmr(items, k=k, lam=plan.settings.tuning.mmr_lambda)]
+
+
+def _boosted(rows: Sequence[Row], now: datetime, tuning: SearchTuning) -> list[Row]:
+    normalised = normalise_scores([row.rank for row in rows])
+    boosted = [
+        dataclasses.replace(row, rank=_boost(row.details, score, now, tuning))
+        for row, score in zip(rows, normalised, strict=True)
+    ]
+    return sorted(boosted, key=lambda row: (-row.rank, row.details.chunk_id))[:MMR_POOL]
+
+
+def _boost(shown: Details, normalised: float, now: datetime, tuning: SearchTuning) -> float:
+    return boost(
+        normalised,
+        authority=shown.authority,
+        supports=shown.supports,
+        contradicts=shown.contradicts,
+        temporal=temporal_multiplier(
+            TemporalClass(shown.temporal_class),
+            now=now,
+            occurred_at=shown.occurred_at,
+            valid_until=shown.valid_until,
+            half_life_ms=tuning.half_life_ms,
+        ),
+    )
 
 
 def _channels(lists: Lists, chunk_id: str) -> tuple[Channel, ...]:

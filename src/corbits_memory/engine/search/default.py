@@ -1,13 +1,13 @@
 """The default profile: BM25 and vectors, completed and summed, in the context of threads."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from corbits_memory.core.enums import Channel, Degraded
 from corbits_memory.core.evidence import ItemEvidence, default_evidence, default_item_evidence, dense_level
 from corbits_memory.core.ranking import (
-    DEFAULT_CONSTANTS,
     QueryContext,
     RankingConstants,
     Scored,
@@ -17,11 +17,13 @@ from corbits_memory.core.scoring import CandidateColumns, score_columns
 from corbits_memory.core.selection import select
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
+from corbits_memory.core.tuning import channel_candidates
 from corbits_memory.engine.access import resolve_visibility
+from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.hits import Details, load_details, search_item
 from corbits_memory.engine.search.past import retrieve_past
-from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
+from corbits_memory.engine.search.retrieval import Retrieved, SearchPlan, retrieve
 from corbits_memory.errors import RerankError, RerankQueryTooLongError
 from corbits_memory.ports import Access, Reranker, SearchItem, SearchQuery, SearchResult
 
@@ -34,15 +36,8 @@ MODEL_FLOOR = 0.75
 
 
 class DefaultProfile:
-    def __init__(
-        self,
-        database: Database,
-        reranker: Reranker | None,
-        constants: RankingConstants = DEFAULT_CONSTANTS,
-    ) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._reranker = reranker
-        self._constants = constants
 
     async def search(
         self,
@@ -51,10 +46,12 @@ class DefaultProfile:
         principal_id: str,
         query: SearchQuery,
         access: Access | None,
-        vector: QueryVector | None,
+        plan: SearchPlan,
         now: datetime,
         degraded: list[str],
     ) -> SearchResult:
+        """Raises ``OutdatedPlanError``, with nothing in ``degraded``."""
+        vector, constants = plan.vector, plan.settings.constants
         parsed = parse_query(query.query)
         async with self._database.reading(tenant_id) as reading:
             visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
@@ -64,11 +61,14 @@ class DefaultProfile:
                 "text": normalise(parsed.text),
                 "required": [normalise(phrase) for phrase in parsed.phrases],
                 "excluded": [normalise(phrase) for phrase in parsed.excluded],
-                "limit": max(CANDIDATES_MIN, 2 * query.limit),
+                "limit": _candidates(query, plan.settings),
             }
             found = await retrieve(reading, vector=vector, **asked)
+            plan.check(found.searched, dense_ready=found.dense_ready)
             if query.as_of is not None:
                 now = query.as_of
+                # Of the generation that was read just now, whatever has gone live since.
+                asked["query"] = replace(query, generation=found.searched)
                 past = await retrieve_past(reading, tenant_id=tenant_id, as_of=query.as_of, **asked)
                 found = found.with_past(past.rows)
                 if past.partial:
@@ -76,47 +76,46 @@ class DefaultProfile:
             if found.columns is None:
                 ranking, pool, details = None, [], {}
             else:
-                context = _context(found, found.columns, parsed.text, now, self._constants)
-                ranking = score_columns(found.columns, context, self._constants)
-                pool = _pool(ranking.rows(), query, reranking=self._reranker is not None)
+                context = _context(found, found.columns, parsed.text, now, constants)
+                ranking = score_columns(found.columns, context, constants)
+                pool = _pool(ranking.rows(), query, reranking=plan.reranker is not None)
                 details = await load_details(
                     reading, visibility, [row.candidate.chunk_id for row in pool], last=True
                 )
-        if vector is not None and not found.dense_ready and ranking is not None:
-            degraded.append(Degraded.DENSE_UNAVAILABLE)
-        elif vector is not None and found.partial:
+        if vector is not None and found.partial:
             degraded.append(Degraded.DENSE_PARTIAL)
         claims = _claims(details)
-        reranked = await self._rerank(pool, details, parsed.text, degraded)
+        reranked = await self._rerank(plan.reranker, pool, details, parsed.text, degraded)
         if ranking is not None and (claims or reranked):
             # Claims for and against are read with the texts; where there are any, the scores are made anew.
-            ranking = score_columns(ranking.columns, context, self._constants, claims=claims, rerank=reranked)
+            ranking = score_columns(ranking.columns, context, constants, claims=claims, rerank=reranked)
             pool = list(ranking.rows())
         page = select(
             [row for row in pool if row.candidate.chunk_id in details],
             query.limit,
             query.max_per_document,
-            self._constants,
+            constants,
             texts={chunk_id: row.text for chunk_id, row in details.items()},
         )
         return self._result(page, found, details, words(parsed.text), query, degraded)
 
     async def _rerank(
         self,
+        reranker: Reranker | None,
         pool: Sequence[Scored],
         details: Mapping[str, Details],
         text: str,
         degraded: list[str],
     ) -> dict[str, float] | None:
         """Calibrated scores by chunk id; None when the order stays as it is."""
-        if self._reranker is None or not text:
+        if reranker is None or not text:
             degraded.append(Degraded.RERANK_UNAVAILABLE)
             return None
         read = [row.candidate.chunk_id for row in pool if row.candidate.chunk_id in details]
         if not read:
             return None
         try:
-            answers = await self._reranker.rerank(
+            answers = await reranker.rerank(
                 text, [f"{details[key].title}\n{details[key].text}" for key in read]
             )
         except RerankQueryTooLongError:
@@ -153,6 +152,14 @@ class DefaultProfile:
                 )
             )
         return SearchResult(items=tuple(items), evidence=default_evidence(judged), degraded=tuple(degraded))
+
+
+def _candidates(query: SearchQuery, settings: Generation) -> int:
+    """Rows that a channel yields."""
+    wished = 2 * query.limit
+    if settings.overfetch is not None:
+        wished = channel_candidates(query.limit, settings.overfetch)
+    return max(CANDIDATES_MIN, wished)
 
 
 def _context(

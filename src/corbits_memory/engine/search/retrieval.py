@@ -12,9 +12,10 @@ from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.ranking import Candidate
 from corbits_memory.core.scoring import CandidateColumns, neighbour_places
 from corbits_memory.engine.access import visibility_scope
+from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.pool import Reading
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.ports import SearchQuery, Visibility
+from corbits_memory.ports import Reranker, SearchQuery, Visibility
 
 EXACT_ROWS = 4_000
 """Up to this many visible rows, every one is looked at; beyond, indexes answer."""
@@ -31,9 +32,35 @@ class QueryVector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPlan:
+    """By what a search is made: the settings of the generation that it expects to read, and its models."""
+
+    settings: Generation
+    reranker: Reranker | None
+    vector: QueryVector | None
+
+    def check(self, searched: str | None, *, dense_ready: bool) -> None:
+        """Raises :class:`OutdatedPlanError` when what was read is another generation, or of another model."""
+        if searched is None:
+            return
+        if searched != self.settings.id or (self.vector is not None and not dense_ready):
+            raise OutdatedPlanError(searched)
+
+
+class OutdatedPlanError(Exception):
+    """Another generation or another model has become the live one."""
+
+    def __init__(self, searched: str) -> None:
+        super().__init__(searched)
+        self.searched = searched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieved:
     """What came back. ``dense_ready``: the tenant's active model is the one that embedded the query."""
 
+    searched: str | None
+    """The generation; None where the tenant has none yet."""
     columns: CandidateColumns | None
     """The candidates and their neighbours; None when nothing was found."""
     lexical_ids: frozenset[str]
@@ -117,6 +144,7 @@ async def retrieve(
     # Named tuples have no static type; the columns are those of memory.retrieve.
     row: Any = rows[0]
     return Retrieved(
+        searched=row.searched,
         columns=_columns(row) if row.chunk_ids else None,
         lexical_ids=frozenset(row.lexical_ids or ()),
         dense_ids=frozenset(row.dense_ids or ()),

@@ -1,4 +1,4 @@
-"""Pick the profile, embed the query, and say what was missing."""
+"""Pick the profile, embed the query with the model of what is searched, and say what was missing."""
 
 import asyncio
 import logging
@@ -7,12 +7,15 @@ from datetime import datetime
 
 from corbits_memory.core.enums import Degraded, SearchProfile
 from corbits_memory.core.text import parse_query
+from corbits_memory.engine.directory import ModelDirectory
+from corbits_memory.engine.generations import REMEMBERED, Generation, Generations
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.compat import CompatProfile
 from corbits_memory.engine.search.default import DefaultProfile
-from corbits_memory.engine.search.retrieval import QueryVector
-from corbits_memory.errors import EmbedError, InvalidInputError
-from corbits_memory.ports import Access, Embedder, Reranker, SearchQuery, SearchResult
+from corbits_memory.engine.search.retrieval import OutdatedPlanError, QueryVector, SearchPlan
+from corbits_memory.engine.vectors import active_space
+from corbits_memory.errors import EmbedError, InvalidInputError, UnavailableError
+from corbits_memory.ports import Access, Embedder, SearchQuery, SearchResult
 
 logger = logging.getLogger("corbits_memory.search")
 
@@ -20,24 +23,34 @@ PHRASES_MAX = 16
 """Each is looked for in every visible row."""
 QUERY_EMBED_SECONDS = 3.0
 """A search doesn't wait longer for its query's vector; it answers without, and says so."""
+PLANS = 4
+"""A search is planned anew when another generation has gone live since; so often at most."""
 
 
 class SearchService:
+    """Remembers of each tenant what its last search found to be live. What is read says whether that still
+    holds; if not, the search begins again, so that no answer mixes two corpora or two models."""
+
     def __init__(
         self,
         database: Database,
         *,
+        generations: Generations,
+        directory: ModelDirectory,
         embedder: Embedder | None,
-        reranker: Reranker | None,
         language: str,
         profile: SearchProfile,
         clock: Callable[[], datetime],
     ) -> None:
+        self._database = database
+        self._generations = generations
+        self._directory = directory
         self._embedder = embedder
         self._clock = clock
         self._profile = profile
-        self._default = DefaultProfile(database, reranker)
-        self._compat = CompatProfile(database, reranker, language=language)
+        self._default = DefaultProfile(database)
+        self._compat = CompatProfile(database, language=language)
+        self._live: dict[str, tuple[Generation, Embedder | None]] = {}
 
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
@@ -51,24 +64,78 @@ class SearchService:
                 f"A query may have at most {PHRASES_MAX} quoted phrases and exclusions together.",
                 details=[{"field": "query", "problem": f"more than {PHRASES_MAX} phrases and exclusions"}],
             )
-        degraded: list[str] = []
-        vector = await self._embed(query, degraded)
         # The compat profile reads what is indexed now.
-        asked = SearchProfile.DEFAULT if query.as_of else query.profile or self._profile
-        profile = self._compat if asked is SearchProfile.COMPAT else self._default
-        return await profile.search(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            query=query,
-            access=access,
-            vector=vector,
-            now=self._clock(),
-            degraded=degraded,
+        ranked_by = SearchProfile.DEFAULT if query.as_of else query.profile or self._profile
+        profile = self._compat if ranked_by is SearchProfile.COMPAT else self._default
+        settings, embedder = await self._settings(tenant_id, query.generation)
+        for _ in range(PLANS):
+            degraded: list[str] = []
+            vector = await self._embed(query, embedder, degraded)
+            plan = SearchPlan(
+                settings=settings,
+                reranker=await self._directory.reranker(tenant_id, settings),
+                vector=vector,
+            )
+            try:
+                return await profile.search(
+                    tenant_id=tenant_id,
+                    principal_id=principal_id,
+                    query=query,
+                    access=access,
+                    plan=plan,
+                    now=self._clock(),
+                    degraded=degraded,
+                )
+            except OutdatedPlanError as outdated:
+                used = None if vector is None else vector.model_key
+                settings, embedder = await self._settings(tenant_id, query.generation, anew=True)
+                if settings.id == outdated.searched and embedder is not None and embedder.model_key == used:
+                    # The vectors are of a model that can't be reached here, or of none yet: by words alone, then.
+                    embedder = None
+        raise UnavailableError(
+            "The live generation changed again and again while this was searched; try again."
         )
 
-    async def _embed(self, query: SearchQuery, degraded: list[str]) -> QueryVector | None:
-        if self._embedder is None:
-            degraded.extend((Degraded.DENSE_UNAVAILABLE, Degraded.LEXICAL_ONLY))
+    async def _settings(
+        self, tenant_id: str, generation: str | None, *, anew: bool = False
+    ) -> tuple[Generation, Embedder | None]:
+        """What a generation is searched with; that of the live one is remembered."""
+        if generation is not None:
+            live = await self._generations.live(tenant_id)
+            if live is None or live.id != generation:
+                return await self._staged(tenant_id, generation)
+        known = None if anew else self._live.get(tenant_id)
+        if known is None:
+            known = await self._read_live(tenant_id)
+            if len(self._live) >= REMEMBERED:
+                self._live.clear()
+            self._live[tenant_id] = known
+        return known
+
+    async def _staged(self, tenant_id: str, generation: str) -> tuple[Generation, Embedder | None]:
+        settings = await self._generations.get(tenant_id, generation)
+        key = settings.model_key or await self._generations.archived_model(tenant_id, generation)
+        return settings, None if key is None else await self._directory.of_key(tenant_id, key)
+
+    async def _read_live(self, tenant_id: str) -> tuple[Generation, Embedder | None]:
+        """With the model that owns the vectors; the configured one where that can't be reached."""
+        live = await self._generations.live(tenant_id)
+        if live is None:
+            return Generation(id=""), self._embedder
+        async with self._database.tenant(tenant_id) as conn:
+            space = await active_space(conn, tenant_id)
+        if space is None or (self._embedder is not None and self._embedder.model_key == space.model_key):
+            return live, self._embedder
+        owner = await self._directory.of_key(tenant_id, space.model_key)
+        return live, owner or self._embedder
+
+    async def _embed(
+        self, query: SearchQuery, embedder: Embedder | None, degraded: list[str]
+    ) -> QueryVector | None:
+        if embedder is None:
+            degraded.append(Degraded.DENSE_UNAVAILABLE)
+            if self._embedder is None:
+                degraded.append(Degraded.LEXICAL_ONLY)
             return None
         text = parse_query(query.query).text
         if not text:
@@ -76,9 +143,9 @@ class SearchService:
             return None
         try:
             async with asyncio.timeout(QUERY_EMBED_SECONDS):
-                vectors = await self._embedder.embed([text], purpose="query")
+                vectors = await embedder.embed([text], purpose="query")
         except (EmbedError, TimeoutError) as error:
             logger.warning("the query was not embedded: %s", getattr(error, "code", "timeout"))
             degraded.append(Degraded.DENSE_UNAVAILABLE)
             return None
-        return QueryVector(model_key=self._embedder.model_key, values=list(vectors[0]))
+        return QueryVector(model_key=embedder.model_key, values=list(vectors[0]))

@@ -125,11 +125,12 @@ FROM json_to_recordset(%(chunks)s::json) AS x(id text, version_id text, document
 INSERT INTO memory.search_row (tenant_id, chunk_id, generation, document_id, version_id, ordinal, status, owner_id,
   access_tags, kind, attributes, thread, thread_seq, context_key, author, occurred_at, valid_from, valid_until,
   temporal_class, authority, words, asks, language, fts, terms, lex)
-SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, 'active', v.owner_principal_id, v.access_tags,
+SELECT %(tenant)s, x.id, %(generation)s, x.document_id, x.version_id, x.ordinal, v.status, v.owner_principal_id,
+  coalesce(x.tags, v.access_tags),
   v.kind, nullif(v.attributes, '{}'), v.thread, x.thread_seq, x.context_key, v.author, v.occurred_at, v.valid_from,
   v.valid_until, v.temporal_class, v.authority, x.words, x.asks, v.language, a.fts, i.terms, i.lex
 FROM json_to_recordset(%(chunks)s::json) AS x(id text, version_id text, document_id text, ordinal integer, thread_seq bigint,
-  context_key text, head text, body text, words integer, asks boolean)
+  context_key text, tags text[], head text, body text, words integer, asks boolean)
 CROSS JOIN LATERAL (
   SELECT * FROM memory.version o WHERE o.tenant_id = %(tenant)s AND o.id = x.version_id LIMIT 1) AS v
 CROSS JOIN LATERAL (SELECT memory.analyse(v.language, x.head, x.body) AS fts OFFSET 0) AS a
@@ -137,14 +138,14 @@ CROSS JOIN LATERAL memory.index_terms(memory.term_seed(%(tenant)s, %(generation)
 
 -- name: enqueue_chunks
 -- New chunks wait for their vectors; the capture itself has first go until the lease ends.
-INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id, not_before)
-SELECT %(tenant)s, c.id, c.owner, now() + make_interval(secs => %(lease)s)
+INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id, not_before)
+SELECT %(tenant)s, c.id, %(generation)s, c.owner, now() + make_interval(secs => %(lease)s)
 FROM unnest(%(chunks)b::text[], %(owners)b::text[]) AS c(id, owner)
 
 -- name: enqueue_followers
 -- A turn is embedded with the one before it: one that now has another before it is embedded again. Most turns come
 -- last: a look at each thread's rows from the earliest new one on says whether there is any other to look for.
-INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
+INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
 WITH late AS MATERIALIZED (
   SELECT t.thread, t.earliest, t.latest
   FROM unnest(%(threads)s::text[], %(earliest)s::timestamptz[], %(latest)s::timestamptz[])
@@ -164,7 +165,7 @@ WITH late AS MATERIALIZED (
     ORDER BY n.occurred_at, n.thread_seq, n.chunk_id OFFSET 0) AS r
   WHERE r.chunk_id = ANY (%(chunks)b::text[])
 )
-SELECT DISTINCT %(tenant)s, f.chunk_id, f.owner_id
+SELECT DISTINCT %(tenant)s, f.chunk_id, %(generation)s, f.owner_id
 FROM placed r
 CROSS JOIN LATERAL (
   SELECT n.chunk_id, n.owner_id FROM memory.search_row n

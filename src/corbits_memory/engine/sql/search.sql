@@ -1,5 +1,5 @@
--- Reading for search. The tenant's row says what `live` is; the vector table is that of the tenant's active model,
--- and only when the query was embedded by that very model.
+-- Reading for search. The tenant's row says what `live` is; the vector table is that of the tenant's active model (of
+-- another generation: its own), and only when the query was embedded by that very model.
 
 -- name: retrieve
 -- Both channels' candidates with their neighbours and exact scores, in one round trip and one row.
@@ -8,12 +8,13 @@ SELECT * FROM memory.retrieve(%(scope)s, %(query)s, %(required)s, %(excluded)s, 
 
 -- name: compat_candidates
 -- The compat profile's two lists.
-SELECT m.model_key IS NOT NULL AS dense_ready,
-  EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = s.tenant_id AND q.owner_id = %(principal)s) AS partial,
+SELECT coalesce(%(generation)s::text, s.live_generation) AS searched, m.model_key IS NOT NULL AS dense_ready,
+  EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = s.tenant_id AND q.owner_id = %(principal)s
+    AND q.generation = coalesce(%(generation)s::text, s.live_generation)) AS partial,
   r.*
 FROM memory.tenant_state s
-LEFT JOIN memory.embed_model m ON m.tenant_id = s.tenant_id AND m.status = 'active' AND m.model_key = %(model_key)s
-  AND m.dims = %(dims)s
+LEFT JOIN memory.embed_model m ON m.tenant_id = s.tenant_id AND m.model_key = %(model_key)s AND m.dims = %(dims)s
+  AND (m.status = 'active' OR %(generation)s::text <> s.live_generation)
 CROSS JOIN LATERAL memory.compat_candidates(
   %(scope)s || jsonb_build_object('generation', coalesce(%(generation)s::text, s.live_generation)),
   %(query)s, %(language)s, %(limit)s, %(small)s,

@@ -9,6 +9,10 @@ WHERE (s.chunk_count > %(small)s
   OR (s.stats_rows IS NOT NULL AND s.stats_at IS NULL)
 ORDER BY s.tenant_id LIMIT 100
 
+-- name: counted
+-- Whether a tenant was counted.
+SELECT FROM memory.tenant_state s WHERE s.tenant_id = %(tenant)s AND s.stats_rows IS NOT NULL
+
 -- name: count_terms
 -- In how many searchable rows each term of the live generation stands.
 INSERT INTO memory.term_stat (tenant_id, generation, term, df)

@@ -44,6 +44,15 @@ WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status <> 'active
 SELECT FROM memory.embed_model WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status = 'active'
 FOR KEY SHARE
 
+-- name: choose_model
+-- One model becomes the active one, chosen later than any process opened. Its sample was of another generation.
+UPDATE memory.embed_model SET status = 'active', updated_at = clock_timestamp(), sample = NULL
+WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s
+
+-- name: hold_model
+-- Whether a model is registered; it stays so to the end of the transaction.
+SELECT FROM memory.embed_model WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s FOR KEY SHARE
+
 -- name: changing_tenants
 -- Whose change to this model was begun and not ended: it is the last chosen, and none is active.
 SELECT m.tenant_id FROM memory.embed_model m
@@ -53,15 +62,16 @@ WHERE m.model_key = %(model_key)s AND m.status <> 'active' AND NOT EXISTS (
 ORDER BY m.tenant_id LIMIT 1000
 
 -- name: enqueue_missing
--- Searchable chunks that a model's table lacks join the queue; a page at a time, by chunk.
+-- Searchable chunks of the live generation that a model's table lacks join the queue; a page at a time, by chunk.
 WITH page AS (
-  SELECT r.chunk_id, r.owner_id, e.chunk_id IS NULL AS missing
-  FROM (SELECT s.chunk_id, s.owner_id FROM memory.search_row s
+  SELECT r.chunk_id, r.owner_id, r.generation, e.chunk_id IS NULL AND r.generation = t.live_generation AS missing
+  FROM (SELECT s.chunk_id, s.owner_id, s.generation FROM memory.search_row s
         WHERE s.tenant_id = %(tenant)s AND s.chunk_id > %(after)s ORDER BY s.chunk_id LIMIT 5000) AS r
+  JOIN memory.tenant_state t ON t.tenant_id = %(tenant)s
   LEFT JOIN {table} e ON e.tenant_id = %(tenant)s AND e.chunk_id = r.chunk_id
 ), queued AS (
-  INSERT INTO memory.embed_queue (tenant_id, chunk_id, owner_id)
-  SELECT %(tenant)s, chunk_id, owner_id FROM page WHERE missing ON CONFLICT DO NOTHING RETURNING chunk_id
+  INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
+  SELECT %(tenant)s, chunk_id, generation, owner_id FROM page WHERE missing ON CONFLICT DO NOTHING RETURNING chunk_id
 )
 SELECT max(page.chunk_id) AS last, (SELECT count(*) FROM queued) AS queued FROM page
 
@@ -79,9 +89,10 @@ WHERE w.tenant_id IS NOT NULL AND EXISTS (
 LIMIT 1000
 
 -- name: claim_chunks
--- The next chunks that are due, leased: a worker that dies loses them by time.
+-- A generation's next chunks that are due, leased: a worker that dies loses them by time.
 WITH due AS (
-  SELECT q.chunk_id FROM memory.embed_queue q WHERE q.tenant_id = %(tenant)s AND q.not_before <= now()
+  SELECT q.chunk_id FROM memory.embed_queue q
+  WHERE q.tenant_id = %(tenant)s AND q.generation = %(generation)s AND q.not_before <= now()
   ORDER BY q.not_before, q.chunk_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE memory.embed_queue q SET not_before = now() + make_interval(secs => %(lease)s), attempts = q.attempts + 1
@@ -162,11 +173,27 @@ SELECT model_key, model_id, base_url, api_style, dims, vector_type, sample FROM 
 WHERE tenant_id = %(tenant)s ORDER BY model_key
 
 -- name: pending
--- How many of a caller's chunks wait for a vector, and the newest reason why.
-SELECT count(*) AS pending, (SELECT q.error FROM memory.embed_queue q WHERE q.tenant_id = %(tenant)s
-  AND q.owner_id = %(principal)s AND q.error IS NOT NULL LIMIT 1) AS error
-FROM memory.embed_queue WHERE tenant_id = %(tenant)s AND owner_id = %(principal)s
+-- How many of a caller's live chunks wait for a vector, and the newest reason why.
+SELECT count(*) AS pending, min(q.error) AS error
+FROM memory.tenant_state s
+JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id AND q.generation = s.live_generation AND q.owner_id = %(principal)s
+WHERE s.tenant_id = %(tenant)s
 
 -- name: pending_in_tenant
--- How many of a tenant's chunks wait for a vector.
-SELECT count(*) AS pending FROM memory.embed_queue WHERE tenant_id = %(tenant)s
+-- How many of a tenant's live chunks wait for a vector.
+SELECT count(*) AS pending FROM memory.tenant_state s
+JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id AND q.generation = s.live_generation
+WHERE s.tenant_id = %(tenant)s
+
+-- name: due_generations
+-- Generations other than the live one whose chunks wait, and the models that make their vectors.
+SELECT g.id, g.model_key FROM memory.generation g JOIN memory.tenant_state s ON s.tenant_id = g.tenant_id
+WHERE g.tenant_id = %(tenant)s AND g.id <> s.live_generation AND g.model_key IS NOT NULL AND EXISTS (
+  SELECT FROM memory.embed_queue q WHERE q.tenant_id = g.tenant_id AND q.generation = g.id AND q.not_before <= now())
+ORDER BY g.id DESC LIMIT 100
+
+-- name: live_model
+-- The live generation, and the model that its replay pins: no process's own takes its place.
+SELECT s.live_generation, r.model_key AS pinned FROM memory.tenant_state s
+LEFT JOIN memory.transform_run r ON r.tenant_id = s.tenant_id AND r.generation = s.live_generation AND r.pinned
+WHERE s.tenant_id = %(tenant)s

@@ -1,0 +1,256 @@
+"""Replays: how fast they derive, how many calls to a model are on their way, how long a promotion holds others up."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import psycopg
+from psycopg.rows import dict_row
+
+from benchmarks.datasets import load_conversations
+from benchmarks.embeddings import local_embedder
+from benchmarks.report import Table
+from benchmarks.server import PRINCIPAL, Server, bench_server
+from corbits_memory.config import EngineConfig
+from corbits_memory.core.enums import RunStatus
+from corbits_memory.engine.embedding import passage_of
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.store import PostgresDocumentStore
+from corbits_memory.ports import Embedder, EmbedPurpose, NewDocument, SearchQuery, TextPart
+from corbits_memory.ports.transform import TransformRun, TransformScope
+from corbits_memory.validation import transform_params
+
+TENANT = "bench"
+PARAMS = {"chunk": {"strategy": "token.recursive"}}
+TARGET_RATE, TARGET_STALL = 0.8, 0.1
+CALL_SECONDS = 0.02
+COPIES, QUICK_COPIES = 200, 5
+
+
+class RemoteModel:
+    """Answers a batch after 20 ms, as an endpoint elsewhere would; counts what is on its way."""
+
+    base_url, model, api_style, model_key, batch_size = "http://remote", "remote", "openai", "ab" * 8, 32
+
+    def __init__(self) -> None:
+        self.in_flight = self.most_in_flight = 0
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose) -> list[list[float]]:
+        bulk = asyncio.Semaphore(4)
+
+        async def call(batch: Sequence[str]) -> list[list[float]]:
+            async with bulk:
+                self.in_flight += 1
+                self.most_in_flight = max(self.most_in_flight, self.in_flight)
+                await asyncio.sleep(CALL_SECONDS)
+                self.in_flight -= 1
+            return [[0.1 + (len(text) % 97) / 97] + [0.1] * 63 for text in batch]
+
+        batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
+        return [vector for answer in await asyncio.gather(*map(call, batches)) for vector in answer]
+
+    async def dims(self) -> int:
+        return 64
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def run_replay(*, quick: bool = False) -> str:
+    """Markdown of the figures."""
+    documents = [d for data in load_conversations(1) for d in data.documents]
+    table = Table(("replay", "figure", "held against", "ratio", "target"))
+    with bench_server() as server:
+        await _against_model(server, table, documents[: 64 if quick else 256])
+        await _workers(server, table, _many(documents, 1_000 if quick else 6_000))
+        await _moves(server, table, _many(documents, 1_000), QUICK_COPIES if quick else COPIES)
+    return table.markdown()
+
+
+async def _against_model(server: Server, table: Table, documents: Sequence[NewDocument]) -> None:
+    url = await server.create_database("replay_model")
+    async with AsyncExitStack() as stack:
+        store = await _store(stack, url, local_embedder())
+        await _add(store, documents)
+        passages = await _passages(store)
+        model = local_embedder()
+        stack.push_async_callback(model.aclose)
+        await model.embed(passages[:8], purpose="passage")
+        began = time.perf_counter()
+        for start in range(0, len(passages), 128):
+            await model.embed(passages[start : start + 128], purpose="passage")
+        bare = len(passages) / (time.perf_counter() - began)
+        run, seconds = await _replay([store])
+    rate = run.raw_count / seconds
+    table.add(
+        "derived and embedded, local model", f"{rate:.1f} captures a second", f"{bare:.1f}, the model alone",
+        f"{rate / bare:.2f}", f"≥ {TARGET_RATE}",
+    )  # fmt: skip
+
+
+async def _passages(store: PostgresDocumentStore) -> list[str]:
+    """The very texts that the replay will have embedded: turns with the turn before them."""
+    async with store._database.tenant(TENANT) as conn:  # noqa: SLF001 - measured is what the worker does
+        chunks = await (await conn.execute("SELECT chunk_id FROM memory.search_row")).fetchall()
+        cursor = conn.cursor(row_factory=dict_row)
+        await cursor.execute(
+            load_queries("vectors")["passages"], {"tenant": TENANT, "chunks": [chunk for (chunk,) in chunks]}
+        )
+        return [passage_of(row) for row in await cursor.fetchall()]
+
+
+async def _workers(server: Server, table: Table, documents: Sequence[NewDocument]) -> None:
+    url = await server.create_database("replay_workers")
+    model = RemoteModel()
+    async with AsyncExitStack() as stack:
+        stores = [await _store(stack, url, model) for _ in range(4)]
+        await _add(stores[0], documents)
+        alone = 0.0
+        for workers in (1, 2, 4):
+            model.most_in_flight = 0
+            run, seconds = await _replay(stores[:workers])
+            rate = run.raw_count / seconds
+            alone = alone or rate
+            table.add(
+                f"a model 20 ms away, {workers} workers of one process",
+                f"{rate:.0f} captures a second, {model.most_in_flight} calls at once",
+                f"{alone:.0f}, one worker", f"{rate / alone:.2f}", "≥ 3.5 for 4 on 8 cores",
+            )  # fmt: skip
+
+
+async def _moves(server: Server, table: Table, documents: Sequence[NewDocument], copies: int) -> None:
+    url = await server.create_database("replay_moves")
+    async with AsyncExitStack() as stack:
+        store, reader, writer = [await _store(stack, url, RemoteModel()) for _ in range(3)]
+        await _add(store, documents)
+        run, _ = await _replay([store])
+        versions = await _multiply(url, copies)
+        calm = await _watched(reader, writer, asyncio.sleep(3))
+        transforms = store.transforms
+
+        async def move() -> list[float]:
+            took = []
+            for verb in (transforms.promote_generation, transforms.demote_generation) * 3:
+                began = time.perf_counter()
+                await verb(tenant_id=TENANT, actor_id="bench", generation=run.generation)
+                took.append(time.perf_counter() - began)
+                await asyncio.sleep(0.3)
+            return took
+
+        moving = asyncio.create_task(move())
+        stalls = await _watched(reader, writer, moving)
+        took = await moving
+    name = f"{versions:,} versions in two generations"
+    table.add(f"promote and demote, {name}", f"{max(took):.2f} s at most", "", "", "")
+    for kind, stall, before in zip(("search", "add"), stalls, calm, strict=True):
+        table.add(
+            f"longest {kind} meanwhile", f"{stall * 1000:.0f} ms", f"{before * 1000:.0f} ms, without",
+            "", f"{TARGET_STALL * 1000:.0f} ms more",
+        )  # fmt: skip
+
+
+async def _watched(
+    reader: PostgresDocumentStore, writer: PostgresDocumentStore, work: Awaitable[object]
+) -> tuple[float, float]:
+    """The longest search and the longest add while something goes on."""
+    stop = asyncio.Event()
+
+    async def search() -> float:
+        longest = 0.0
+        while not stop.is_set():
+            began = time.perf_counter()
+            await reader.search(
+                tenant_id=TENANT, principal_id=PRINCIPAL, query=SearchQuery(query="what did she say")
+            )
+            longest = max(longest, time.perf_counter() - began)
+        return longest
+
+    async def add() -> float:
+        longest, number = 0.0, 0
+        while not stop.is_set():
+            number += 1
+            began = time.perf_counter()
+            await _add(writer, [NewDocument(title="t", parts=(TextPart(text=f"Added {number}."),))])
+            longest = max(longest, time.perf_counter() - began)
+            await asyncio.sleep(0.01)
+        return longest
+
+    watching = asyncio.gather(search(), add())
+    await work
+    stop.set()
+    longest_search, longest_add = await watching
+    return longest_search, longest_add
+
+
+async def _replay(stores: Sequence[PostgresDocumentStore]) -> tuple[TransformRun, float]:
+    """A run, worked on by as many workers as there are stores; and how long it took."""
+    first = stores[0]
+    config = await first.transforms.create_transform_config(
+        tenant_id=TENANT, name="bench", params=transform_params(PARAMS)
+    )
+    began = time.perf_counter()
+    run = await first.transforms.run_transform(
+        tenant_id=TENANT, actor_id="bench", config_id=config.id, scope=TransformScope()
+    )
+    while run.status is RunStatus.RUNNING:
+        await asyncio.gather(*(store.replays.slices.work(TENANT, run.id) for store in stores))
+        run = await first.transforms.transform_run(tenant_id=TENANT, run_id=run.id)
+    assert run.status is RunStatus.COMPLETED, run.error
+    return run, time.perf_counter() - began
+
+
+async def _multiply(url: str, copies: int) -> int:
+    """Many more documents, with a version in either generation: what a pointer that moves must not touch."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+        plan: dict[str, dict[str, str | None]] = {
+            "document": {"id": "id || '_' || i", "external_ref": "external_ref || '_' || i", "tags": None},
+            "version": {
+                "id": "id || '_' || i",
+                "document_id": "document_id || '_' || i",
+                "origin_id": "origin_id || '_' || i",
+                "feed_seq": "NULL::bigint",
+            },
+        }
+        for table, changed in plan.items():
+            rows = await conn.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_schema = 'memory' AND table_name = %s "
+                "ORDER BY ordinal_position",
+                [table],
+            )
+            names = [name for (name,) in await rows.fetchall() if changed.get(name, "") is not None]
+            values = [changed.get(name) or name for name in names]
+            text = (
+                f"INSERT INTO memory.{table} ({', '.join(names)}) SELECT {', '.join(values)} "
+                f"FROM memory.{table}, generate_series(1, {copies:d}) AS i"
+            )
+            await conn.execute(text.encode())
+        await conn.execute("ANALYZE memory.document, memory.version")
+        row = await (await conn.execute("SELECT count(*) FROM memory.version")).fetchone()
+    return int(row[0]) if row else 0
+
+
+async def _store(stack: AsyncExitStack, url: str, embedder: Embedder) -> PostgresDocumentStore:
+    store = PostgresDocumentStore(
+        EngineConfig(database_url=url, run_worker=False), embedder=embedder, reranker=None
+    )
+    await store.open()
+    stack.push_async_callback(store.close)
+    return store
+
+
+async def _add(store: PostgresDocumentStore, documents: Sequence[NewDocument]) -> None:
+    for start in range(0, len(documents), 1_000):
+        await store.add(tenant_id=TENANT, principal_id=PRINCIPAL, documents=documents[start : start + 1_000])
+    if len(documents) > 1:
+        await store.embedding.drain(TENANT)
+
+
+def _many(documents: Sequence[NewDocument], count: int) -> list[NewDocument]:
+    times = -(-count // len(documents))
+    return [
+        replace(d, external_ref=f"{d.external_ref}_{i}", thread=f"{d.thread}_{i}")
+        for i in range(times)
+        for d in documents
+    ][:count]

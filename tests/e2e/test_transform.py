@@ -1,0 +1,207 @@
+"""``corbits-memory transform`` and ``worker``: real processes on a database of their own, killed in the middle."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from corbits_memory.cli.run import run
+from tests.e2e.support import Server, corbits_memory, one_json, start
+from tests.embedded.support import wait_until
+from tests.engine.conftest import embed_words
+from tests.models.conftest import Answer, ModelServer, Request
+from tests.support.postgres import NewDatabase
+
+PLAIN = {"chunk": {"strategy": "token.recursive", "maxTokens": 10}}
+TEXT = "The vault opens at nine. Maria keeps the key in her desk. Nobody else may have it."
+Told = tuple[int, str, str]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        server.script(embed_words)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def environ(model: ModelServer) -> dict[str, str]:
+    return {"EMBED_BASE_URL": model.url, "EMBED_MODEL": "words"}
+
+
+@pytest.fixture(scope="module")
+def server(data_dir: Path, environ: dict[str, str]) -> Iterator[Server]:
+    with Server("--data-dir", data_dir, extra=environ) as running:
+        yield running
+
+
+@pytest.fixture(params=["server", "database"])
+def target(request: pytest.FixtureRequest, server: Server, token: str, data_dir: Path) -> tuple[object, ...]:
+    return ("--url", server.url, "--token", token) if request.param == "server" else ("--data-dir", data_dir)
+
+
+@pytest.fixture
+def transform(
+    target: tuple[object, ...],
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., Told]:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    def call(*words: object) -> Told:
+        code = run(["transform", *map(str, words), *map(str, target)])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+def test_from_a_config_to_a_promotion_and_back(
+    transform: Callable[..., Told], server: Server, token: str, tmp_path: Path
+) -> None:
+    with server.client(token) as client:
+        client.post(
+            "/api/tenants/default/memory/add", json={"title": "Vault", "text": TEXT, "external_ref": "n1"}
+        )
+    params = tmp_path / "params.json"
+    params.write_text(json.dumps({**PLAIN, "embed": {"apiKey": "sekret"}}))
+    code, out, errors = transform("create", "small", "--params", f"@{params}", "--json")
+    assert (code, errors) == (0, "")
+    config: dict[str, Any] = one_json(out)
+    assert config["secrets"] == ["embed.apiKey"]
+    other = one_json(transform("create", "small", "--params", json.dumps(PLAIN), "--json")[1])
+    assert other["version"] == config["version"] + 1
+    code, out, _ = transform("diff", config["id"], other["id"])
+    assert (code, "embed.apiKey" in out, "sekret" in out) == (0, True, False)
+    assert transform("delete", other["id"])[0] == 0
+
+    code, out, errors = transform("run", config["id"], "--json")
+    assert (code, errors) == (0, "")
+    made: dict[str, Any] = one_json(out)
+    assert (made["status"], made["raw_count"], made["generation"]) == ("completed", 1, made["id"])
+    code, out, _ = transform("list")
+    assert (code, made["id"] in out, config["id"] in out, "sekret" in out) == (0, True, True, False)
+    assert "completed" in transform("show", made["id"])[1]
+    assert "embed.apiKey is set" in transform("show", config["id"])[1]
+
+    promoted = one_json(transform("promote", made["generation"], "--json")[1])
+    assert (promoted["live"], promoted["archived_live_generation"]) == (True, "g0")
+    assert server.search(token, "vault key")["items"][0]["title"] == "Vault"
+    code, out, errors = transform("promote", made["generation"])
+    assert (code, out) == (1, "")
+    assert "promoted already" in errors
+    assert transform("demote", made["generation"])[:2] == (0, f"{made['generation']} is not live any more\n")
+    code, _, errors = transform("demote", made["generation"])
+    assert (code, "not the one that is promoted" in errors) == (1, True)
+    for word in ("pause", "resume", "cancel", "retry"):
+        assert transform(word, made["id"])[0] == 1
+
+
+def test_what_is_wrong_is_told(transform: Callable[..., Told], tmp_path: Path) -> None:
+    for words, told in (
+        (("create", "a", "--params", "{"), "--params is not JSON"),
+        (("create", "a", "--params", f"@{tmp_path / 'none'}"), "can't be read"),
+        (("create", "a", "--params", '{"chunk": {"strategy": "x"}}'), "chunk.strategy"),
+        (("run", "tcfg_unknown"), "no such transform config"),
+        (("show", "trun_unknown"), "no such transform run"),
+        (("promote", "trun_unknown"), "no such transform run"),
+        (("promote", "live"), "live already"),
+    ):
+        code, out, errors = transform(*words)
+        assert (code, out) == (1, ""), words
+        assert told in errors
+    config = one_json(transform("create", "a", "--params", json.dumps(PLAIN), "--json")[1])
+    code, out, _ = transform("run", config["id"], "--adapter", "nobody", "--json")
+    assert (code, one_json(out)["error"]) == (1, "no raw capture is in the run's scope")
+
+
+def test_workers_that_are_killed_leave_their_work_to_others(
+    new_database: NewDatabase, model: ModelServer
+) -> None:
+    """SIGKILL in the middle of slices, several times; in the end every capture was derived once."""
+    url = new_database()
+    slow = 0.0
+
+    def answer(request: Request) -> Answer:
+        time.sleep(slow)
+        return embed_words(request)
+
+    with ModelServer() as server:
+        server.script(answer)
+        environ = {"DATABASE_URL": url, "EMBED_BASE_URL": server.url, "EMBED_MODEL": "words"}
+        assert corbits_memory("db", "migrate", **environ).returncode == 0
+        from tests.e2e.support import write_lines
+
+        folder = Path(os.environ.get("TMPDIR", "/tmp"))
+        lines = write_lines(
+            folder / f"captures-{os.getpid()}.jsonl",
+            [{"title": f"N{i}", "text": f"{TEXT} Number {i}.", "external_ref": f"n{i}"} for i in range(250)],
+        )
+        try:
+            assert corbits_memory("import", lines, **environ).returncode == 0
+        finally:
+            lines.unlink()
+        made = corbits_memory(
+            "transform", "create", "small", "--params", json.dumps(PLAIN), "--json", **environ
+        )
+        begun = corbits_memory(
+            "transform", "run", one_json(made.stdout)["id"], "--no-wait", "--json", **environ
+        )
+        run_id = one_json(begun.stdout)["id"]
+        slow = 0.05
+        with psycopg.connect(url, autocommit=True) as conn:
+
+            def count(query: str, *parameters: object) -> int:
+                row = conn.execute(query, parameters).fetchone()
+                return int(row[0]) if row else 0
+
+            written = "SELECT count(*) FROM memory.version WHERE generation = %s"
+            for least in (1, 60, 120):
+                worker = start("worker", **environ)
+                wait_until(lambda least=least: count(written, run_id) >= least)  # type: ignore[misc]
+                worker.send_signal(signal.SIGKILL)
+                worker.communicate(timeout=30)
+                # Else their leases would be waited for.
+                conn.execute("UPDATE memory.transform_slice SET leased_until = now()")
+                conn.execute("UPDATE memory.embed_queue SET not_before = now()")
+            assert count("SELECT count(*) FROM memory.transform_slice WHERE status = 'pending'") > 0
+            slow = 0.0
+            workers = [start("worker", "--concurrency", 2, **environ) for _ in range(2)]
+            wait_until(
+                lambda: count("SELECT count(*) FROM memory.transform_run WHERE status <> 'running'") == 1
+            )
+            for worker in workers:
+                worker.send_signal(signal.SIGTERM)
+                assert worker.communicate(timeout=30) is not None
+                assert worker.returncode == 0
+            told = one_json(corbits_memory("transform", "show", run_id, "--json", **environ).stdout)
+            assert (told["status"], told["raw_count"], told["version_count"], told["failures"]) == (
+                "completed",
+                250,
+                250,
+                [],
+            )
+            assert (
+                count(
+                    "SELECT count(DISTINCT (document_id, version)) FROM memory.version WHERE generation = %s",
+                    run_id,
+                )
+                == 250
+            )
+            (key,) = conn.execute("SELECT model_key FROM memory.embed_model").fetchone() or ("",)
+            assert count("SELECT count(*) FROM memory.embed_queue") == 0
+            searched = count("SELECT count(*) FROM memory.search_row WHERE generation = %s", run_id)
+            assert (
+                count(f"SELECT count(*) FROM memory.embedding_{key} WHERE generation = %s", run_id)
+                == searched
+            )
+            promoted = corbits_memory("transform", "promote", run_id, **environ)
+            assert promoted.returncode == 0, promoted.stderr
