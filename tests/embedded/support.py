@@ -106,6 +106,14 @@ def servers(data_dir: Path) -> list[psutil.Process]:
     return [p for p in psutil.process_iter() if _cwd(p).is_relative_to(data_dir)]
 
 
+def account(process: psutil.Process) -> int | None:
+    """The user id that a process works as; None where it has ended meanwhile, as autovacuum's do."""
+    try:
+        return int(process.uids().effective)
+    except psutil.NoSuchProcess:
+        return None
+
+
 def guardians(data_dir: Path) -> list[psutil.Process]:
     return [p for p in psutil.process_iter() if _is_guardian(p, data_dir)]
 
