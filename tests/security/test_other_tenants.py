@@ -114,6 +114,10 @@ def test_an_invisible_id_is_told_like_an_absent_one(world: World, operation: Ope
     given: Any = {"json": BODY} if operation.request is not None else {}
     hidden = world.ask(who, operation.method, path_of(operation, ids_of(world)), **given)
     nothing = world.ask(who, operation.method, path_of(operation, absent), **given)
+    if operation.id == "memory_promote":
+        # Each tenant's first generation is called g0: it is the caller's own that is live already.
+        assert (hidden.status_code, nothing.status_code) == (409, 404)
+        return
     assert told(hidden) == told(nothing)
     assert hidden.status_code in {403, 404}
 
