@@ -31,6 +31,13 @@ _RUN_AGAIN = ("40001", "40P01", "23503")
 """SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock, and a row
 that has gone between being read and being referred to."""
 
+CLUSTER_PREAMBLE = (
+    " SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL hnsw.ef_search = 250;"
+    " SET LOCAL hnsw.iterative_scan = 'relaxed_order'; SET LOCAL hnsw.max_scan_tuples = 40000;"
+)
+"""Where tables are spread over several nodes, these are told the tenant, and how exactly to search: settings that
+functions make by ``set_config`` don't reach them, and recall would fall in silence."""
+
 ACQUIRE_SECONDS = 10.0
 READ_SECONDS = 8.0
 WRITE_SECONDS = 120.0
@@ -66,7 +73,7 @@ class Database:
             configure=_register_vectors,
             check=_check_if_it_spoke,
         )
-        self._role_preamble = ""
+        self._role_preamble = self._cluster_preamble = ""
         self.second_lock = False
         """Whether transactions work under row-level security."""
 
@@ -76,6 +83,7 @@ class Database:
             await self._pool.open(wait=True, timeout=ACQUIRE_SECONDS)
             async with self._pool.connection() as conn:
                 self._take_role(allowed=await may_take_role(conn))
+                self._cluster_preamble = CLUSTER_PREAMBLE if await is_distributed(conn) else ""
         if not self.second_lock:
             logger.warning("row-level security is off: the login may not take the role %s", APP_ROLE)
 
@@ -84,7 +92,8 @@ class Database:
 
     def _take_role(self, *, allowed: bool) -> None:
         self.second_lock = allowed
-        self._role_preamble = f"SET LOCAL ROLE {sql.Identifier(APP_ROLE).as_string(None)};" if allowed else ""
+        role = sql.Identifier(APP_ROLE).as_string(None)
+        self._role_preamble = f"SET LOCAL ROLE {role};" if allowed else ""
 
     @asynccontextmanager
     async def tenant(self, tenant_id: str, *, seconds: float = WRITE_SECONDS) -> AsyncIterator[Connection]:
@@ -114,7 +123,7 @@ class Database:
         # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
         # UTC, whatever the server's zone is: the driver reads instants in it, and the year 9999 must not overflow.
         return (
-            f"BEGIN; {self._role_preamble} SET LOCAL TimeZone = 'UTC'; "
+            f"BEGIN; {self._role_preamble}{self._cluster_preamble} SET LOCAL TimeZone = 'UTC'; "
             f"SET LOCAL statement_timeout = {int(seconds * 1000)}; "
             f"SET LOCAL memory.tenant_id = {sql.Literal(tenant_id).as_string(None)}"
         )
@@ -233,6 +242,18 @@ async def _register_vectors(conn: Connection) -> None:
     row = await (await conn.execute("SELECT to_regtype('vector') IS NOT NULL")).fetchone()
     if row and row[0]:
         await register_vector_async(conn)
+
+
+async def is_distributed(conn: Connection) -> bool:
+    """Whether the tenants' tables are spread over the nodes of a Citus cluster (``distribution.py``)."""
+    queries = load_queries("distribution")
+    return await holds(conn, queries["citus"]) and await holds(conn, queries["distributed"])
+
+
+async def holds(conn: Connection, question: LiteralString) -> bool:
+    """The answer to a question of yes or no."""
+    row = await (await conn.execute(question)).fetchone()
+    return bool(row and row[0])
 
 
 async def may_take_role(conn: Connection) -> bool:
