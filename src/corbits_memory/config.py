@@ -90,6 +90,9 @@ class EngineConfig:
 
     database_url: str = field(repr=False)
     database_read_url: str | None = field(default=None, repr=False)
+    """A streaming replica that answers reads. It is passed over while it is away or too far behind."""
+    database_read_lag_seconds: float = 10.0
+    """How far behind it may be at most; readers of what this process wrote never see an older state."""
     db_pool_max: int = 8
     fts_language: str = "english"
     embed: EmbedConfig | None = None
@@ -129,6 +132,7 @@ def load_memory_config(
     engine = EngineConfig(
         database_url=_read_database_url(env, database_url),
         database_read_url=env.database("DATABASE_READ_URL"),
+        database_read_lag_seconds=(env.positive("DATABASE_READ_LAG_MS") or 10_000) / 1_000,
         db_pool_max=env.positive("DB_POOL_MAX") or 8,
         fts_language=_read_fts_language(env),
         embed=_read_embed(env),

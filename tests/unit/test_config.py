@@ -55,6 +55,7 @@ def test_the_defaults() -> None:
 def test_every_variable_arrives() -> None:
     assert load(
         DATABASE_READ_URL="postgresql://replica/memory",
+        DATABASE_READ_LAG_MS="2500",
         DB_POOL_MAX="3",
         FTS_LANGUAGE="german",
         EMBED_API_STYLE="tei",
@@ -74,6 +75,7 @@ def test_every_variable_arrives() -> None:
     ) == EngineConfig(
         database_url=DATABASE,
         database_read_url="postgresql://replica/memory",
+        database_read_lag_seconds=2.5,
         db_pool_max=3,
         fts_language="german",
         embed=EmbedConfig(

@@ -82,6 +82,36 @@ def scrub(data_dir: DataDir = None, database_url: DatabaseUrl = None, as_json: A
         note(left)
 
 
+@app.command("distribute")
+def distribute(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be spread.")] = False,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Spread the tables over the nodes of a Citus cluster, by tenant. Stop every process of the memory before."""
+    told = run_async(_distribute(data_dir, database_url, dry_run=dry_run))
+    if as_json:
+        print_json(told)
+        return
+    would = "would be" if dry_run else "are"
+    for table in told["tables"]:
+        typer.echo(f"{table} {would} distributed by tenant_id")
+    typer.echo(f"{len(told['tables'])} tables and {len(told['functions'])} functions {would} distributed now")
+    for left in told["left"]:
+        note(left)
+
+
+async def _distribute(data_dir: Path | None, database_url: str | None, *, dry_run: bool) -> dict[str, Any]:
+    from corbits_memory.cli.local import open_database
+    from corbits_memory.engine.distribution import distribute as spread
+    from corbits_memory.server.inspect import connect
+
+    async with open_database(data_dir, database_url) as (place, _), connect(place.url) as conn:
+        done = await spread(conn, dry_run=dry_run)
+    return {"tables": list(done.tables), "functions": list(done.functions), "left": list(done.left)}
+
+
 async def _scrub(data_dir: Path | None, database_url: str | None) -> dict[str, Any]:
     from corbits_memory.cli.local import open_database
     from corbits_memory.engine.scrub import scrub as rewrite

@@ -16,6 +16,7 @@ from corbits_memory.errors import MemoryError
 
 if TYPE_CHECKING:
     from corbits_memory.config import EngineConfig
+    from corbits_memory.engine.replica import Replica
     from corbits_memory.server.inspect import DatabaseFacts
     from corbits_memory.server.places import Place
     from corbits_memory.server.startup import Plane
@@ -206,8 +207,16 @@ async def _search_checks(place: "Place", environ: Mapping[str, str], tenant: str
         began = time.perf_counter()
         found = await plane.memory.search(tenant_id=tenant, principal_id=PRINCIPAL, query=QUESTION)
         milliseconds = (time.perf_counter() - began) * 1_000
+        if plane.store.replica is not None:
+            yield _replica(plane.store.replica)
         yield Finding("search", "ok", f"answers in {milliseconds:.0f} ms, evidence {found.evidence}")
         yield await _vectors(plane, tenant)
+
+
+def _replica(replica: "Replica") -> Finding:
+    if replica.problem is not None:
+        return Finding("read replica", "warn", replica.problem)
+    return Finding("read replica", "ok", f"{replica.lag_seconds:.1f} s behind")
 
 
 async def _vectors(plane: "Plane", tenant: str) -> Finding:

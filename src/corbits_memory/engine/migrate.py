@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 import psycopg
 from psycopg import sql
 
+from corbits_memory.engine.distribution import follow
 from corbits_memory.engine.fts import check_language_name, verify_fts_language
 from corbits_memory.engine.pool import APP_ROLE, Connection
 from corbits_memory.errors import MigrationError
@@ -74,6 +75,7 @@ async def run_memory_migrations(
             applied = await _apply_missing(conn, files, language, schema)
             if schema == "memory":
                 await _ensure_app_role(conn)
+                await follow(conn)
         finally:
             await conn.execute("SELECT pg_advisory_unlock(hashtext(%s))", [_LOCK])
         if schema == "memory":

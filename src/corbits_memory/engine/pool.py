@@ -13,6 +13,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import AsyncRowFactory, TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.watermarks import Watermarks
 from corbits_memory.errors import DatabaseError, UnavailableError
 
 logger = logging.getLogger("corbits_memory.pool")
@@ -29,6 +31,13 @@ _RUN_AGAIN = ("40001", "40P01", "23503")
 """SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock, and a row
 that has gone between being read and being referred to."""
 
+CLUSTER_PREAMBLE = (
+    " SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL hnsw.ef_search = 250;"
+    " SET LOCAL hnsw.iterative_scan = 'relaxed_order'; SET LOCAL hnsw.max_scan_tuples = 40000;"
+)
+"""Where tables are spread over several nodes, these are told the tenant, and how exactly to search: settings that
+functions make by ``set_config`` don't reach them, and recall would fall in silence."""
+
 ACQUIRE_SECONDS = 10.0
 READ_SECONDS = 8.0
 WRITE_SECONDS = 120.0
@@ -42,19 +51,29 @@ class Database:
     under, and poolers in transaction mode refuse them.
     """
 
-    def __init__(self, url: str, *, pool_max: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_max: int,
+        pool_min: int = 1,
+        seconds: float = ACQUIRE_SECONDS,
+        watermarks: Watermarks | None = None,
+    ) -> None:
+        """``seconds``: how long a connection is waited for. ``watermarks``: where writes are noted, if anywhere."""
+        self._watermarks = watermarks
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
-            min_size=1,
+            min_size=pool_min,
             max_size=pool_max,
             open=False,
-            timeout=ACQUIRE_SECONDS,
+            timeout=seconds,
             name="corbits-memory",
             kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "corbits-memory"},
             configure=_register_vectors,
             check=_check_if_it_spoke,
         )
-        self._role_preamble = ""
+        self._role_preamble = self._cluster_preamble = ""
         self.second_lock = False
         """Whether transactions work under row-level security."""
 
@@ -63,14 +82,18 @@ class Database:
         with _driver_errors():
             await self._pool.open(wait=True, timeout=ACQUIRE_SECONDS)
             async with self._pool.connection() as conn:
-                self.second_lock = await _may_take_role(conn)
-        if self.second_lock:
-            self._role_preamble = f"SET LOCAL ROLE {sql.Identifier(APP_ROLE).as_string(None)};"
-        else:
+                self._take_role(allowed=await may_take_role(conn))
+                self._cluster_preamble = CLUSTER_PREAMBLE if await is_distributed(conn) else ""
+        if not self.second_lock:
             logger.warning("row-level security is off: the login may not take the role %s", APP_ROLE)
 
     async def close(self) -> None:
         await self._pool.close(timeout=5)
+
+    def _take_role(self, *, allowed: bool) -> None:
+        self.second_lock = allowed
+        role = sql.Identifier(APP_ROLE).as_string(None)
+        self._role_preamble = f"SET LOCAL ROLE {role};" if allowed else ""
 
     @asynccontextmanager
     async def tenant(self, tenant_id: str, *, seconds: float = WRITE_SECONDS) -> AsyncIterator[Connection]:
@@ -79,14 +102,14 @@ class Database:
         A statement that takes longer than ``seconds`` is cancelled: no caller's request may hold a connection
         that all share.
         """
-        async with self._transaction(self._preamble(tenant_id, seconds)) as conn:
+        async with self._transaction(self._preamble(tenant_id, seconds), tenant_id) as conn:
             yield conn
 
     @asynccontextmanager
     async def reading(self, tenant_id: str) -> AsyncIterator["Reading"]:
         """Like :meth:`tenant`, for a few statements that only read, in a round trip each and none beside."""
         with _driver_errors():
-            async with self._pool.connection() as conn:
+            async with self._connection(tenant_id) as conn:
                 try:
                     yield Reading(conn, self._preamble(tenant_id, READ_SECONDS))
                 except BaseException:
@@ -100,7 +123,7 @@ class Database:
         # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
         # UTC, whatever the server's zone is: the driver reads instants in it, and the year 9999 must not overflow.
         return (
-            f"BEGIN; {self._role_preamble} SET LOCAL TimeZone = 'UTC'; "
+            f"BEGIN; {self._role_preamble}{self._cluster_preamble} SET LOCAL TimeZone = 'UTC'; "
             f"SET LOCAL statement_timeout = {int(seconds * 1000)}; "
             f"SET LOCAL memory.tenant_id = {sql.Literal(tenant_id).as_string(None)}"
         )
@@ -108,7 +131,7 @@ class Database:
     @asynccontextmanager
     async def operator(self) -> AsyncIterator[Connection]:
         """A transaction of the owner, across tenants: migrations, workers, diagnosis."""
-        async with self._transaction("BEGIN; SET LOCAL TimeZone = 'UTC'") as conn:
+        async with self._transaction("BEGIN; SET LOCAL TimeZone = 'UTC'", None) as conn:
             yield conn
 
     @asynccontextmanager
@@ -119,9 +142,15 @@ class Database:
                 yield conn
 
     @asynccontextmanager
-    async def _transaction(self, preamble: str) -> AsyncIterator[Connection]:
+    async def _connection(self, tenant_id: str | None) -> AsyncIterator[Connection]:
+        """A connection for a transaction of this tenant, or of no one's."""
+        async with self._pool.connection() as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def _transaction(self, preamble: str, tenant_id: str | None) -> AsyncIterator[Connection]:
         with _driver_errors():
-            async with self._pool.connection() as conn:
+            async with self._connection(tenant_id) as conn:
                 try:
                     # One message, one round trip. Inside the try: its BEGIN may succeed and the rest fail.
                     await conn.execute(preamble.encode(conn.info.encoding))
@@ -130,7 +159,20 @@ class Database:
                     if not conn.closed:
                         await conn.rollback()
                     raise
-                await conn.commit()
+                await self._commit(conn, tenant_id)
+
+    async def _commit(self, conn: Connection, tenant_id: str | None) -> None:
+        """Commit, and note where in the log that was, if anybody asks: in the same round trip."""
+        if self._watermarks is None or conn.pgconn.transaction_status != TransactionStatus.INTRANS:
+            await conn.commit()
+            return
+        cursor = await conn.execute(load_queries("replica")["commit"])
+        wrote = await cursor.fetchone()
+        while cursor.nextset():
+            pass
+        place = await cursor.fetchone()
+        if wrote and wrote[0] and place:
+            self._watermarks.note(int(place[0]), tenant_id)
 
 
 async def run_again(work: Callable[[], Awaitable[T]]) -> T:
@@ -202,7 +244,19 @@ async def _register_vectors(conn: Connection) -> None:
         await register_vector_async(conn)
 
 
-async def _may_take_role(conn: Connection) -> bool:
+async def is_distributed(conn: Connection) -> bool:
+    """Whether the tenants' tables are spread over the nodes of a Citus cluster (``distribution.py``)."""
+    queries = load_queries("distribution")
+    return await holds(conn, queries["citus"]) and await holds(conn, queries["distributed"])
+
+
+async def holds(conn: Connection, question: LiteralString) -> bool:
+    """The answer to a question of yes or no."""
+    row = await (await conn.execute(question)).fetchone()
+    return bool(row and row[0])
+
+
+async def may_take_role(conn: Connection) -> bool:
     """Whether the login may become the application role, and that role may do its work."""
     # 'SET' is known from Postgres 16 on; before, membership was enough.
     row = await (

@@ -2,9 +2,10 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from corbits_memory.config import EngineConfig
 from corbits_memory.core.enums import Degraded, RetentionClass
@@ -25,6 +26,7 @@ from corbits_memory.engine.pool import Database
 from corbits_memory.engine.push import PushWorker
 from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.replay.transforms import Transforms
+from corbits_memory.engine.replica import Replica
 from corbits_memory.engine.retention import RetentionService
 from corbits_memory.engine.search.service import SearchService
 from corbits_memory.engine.statistics import StatisticsService
@@ -33,6 +35,7 @@ from corbits_memory.engine.timeline import TimelineService
 from corbits_memory.engine.transfer.export import Exporter
 from corbits_memory.engine.transfer.restore import Restorer
 from corbits_memory.engine.vectors import VectorRegistry
+from corbits_memory.engine.watermarks import Watermarks
 from corbits_memory.engine.worker import Worker
 from corbits_memory.errors import DatabaseError, MemoryError, MigrationError, UnavailableError
 from corbits_memory.ports import (
@@ -73,8 +76,21 @@ INLINE_DOCUMENTS = 16
 """Larger batches leave all vectors to the worker: a load is done when its text is durable and findable."""
 
 
+T = TypeVar("T")
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Reads:
+    """The services that only read, over the primary or over its replica."""
+
+    search: SearchService
+    timeline: TimelineService
+    feed: FeedService
+    documents: DocumentService
 
 
 class PostgresDocumentStore:
@@ -103,7 +119,18 @@ class PostgresDocumentStore:
     def _assemble(self) -> None:
         """The services over a new pool; a pool that was closed stays closed."""
         config = self._config
-        self._database = Database(config.database_url, pool_max=config.db_pool_max)
+        watermarks = Watermarks() if config.database_read_url else None
+        self._database = Database(config.database_url, pool_max=config.db_pool_max, watermarks=watermarks)
+        self.replica: Replica | None = None
+        """What answers reads while it keeps up, where there is one."""
+        if config.database_read_url and watermarks is not None:
+            self.replica = Replica(
+                config.database_read_url,
+                self._database,
+                pool_max=config.db_pool_max,
+                lag_seconds=config.database_read_lag_seconds,
+                watermarks=watermarks,
+            )
         self._registry = VectorRegistry(self._database, vector_type=config.vector_type)
         self._generations = Generations(self._database)
         self._directory = ModelDirectory(
@@ -137,8 +164,9 @@ class PostgresDocumentStore:
         )
         self.feed_signal = FeedSignal(config.database_url, self._database)
         self.transforms = Transforms(self.replays, self._worker, self.feed_signal)
-        self._timeline = TimelineService(self._database)
-        self._feed = FeedService(self._database)
+        self._reads = self._reads_over(self._database)
+        self._replica_reads = self._reads_over(self.replica.database) if self.replica else self._reads
+        self._feed = self._reads.feed
         outbound = Outbound(config.push)
         self._subscriptions = SubscriptionService(self._database, outbound)
         self.push = PushWorker(self._database, self._feed, self.feed_signal, outbound, config.push)
@@ -147,19 +175,33 @@ class PostgresDocumentStore:
         self._tags = TagService(self._database)
         self._retention = RetentionService(self._database)
         self._audit = AuditService(self._database)
-        self._documents = DocumentService(self._database)
         self.exporter = Exporter(self._database)
         self.restorer = Restorer(self._database, self._registry, self._embedder)
-        self._search = SearchService(
-            self._database,
-            generations=self._generations,
+        self._capture: CaptureService | None = None
+
+    def _reads_over(self, database: Database) -> _Reads:
+        search = SearchService(
+            database,
+            # Of the database that is read: a replica may not have heard of a promotion yet.
+            generations=self._generations if database is self._database else Generations(database),
             directory=self._directory,
             embedder=self._embedder,
-            language=config.fts_language,
-            profile=config.profile,
+            language=self._config.fts_language,
+            profile=self._config.profile,
             clock=self._clock,
         )
-        self._capture: CaptureService | None = None
+        return _Reads(
+            search=search,
+            timeline=TimelineService(database),
+            feed=FeedService(database),
+            documents=DocumentService(database),
+        )
+
+    async def _read(self, ask: Callable[[_Reads], Awaitable[T]]) -> T:
+        """An answer of the replica's, where there is one that may give it, else the primary's."""
+        if self.replica is None:
+            return await ask(self._reads)
+        return await self.replica.read(lambda: ask(self._replica_reads), lambda: ask(self._reads))
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -188,10 +230,14 @@ class PostgresDocumentStore:
             await self._database.open()
             await self._verify()
             await self._registry.open()
+            if self.replica is not None:
+                await self.replica.open()
             await self._open_worker()
         except BaseException:
-            failed = self._database
+            failed, replica = self._database, self.replica
             self._assemble()
+            if replica is not None:
+                await replica.close()
             await failed.close()
             raise
         self._open = True
@@ -205,6 +251,8 @@ class PostgresDocumentStore:
                     stack.push_async_callback(model.aclose)
             stack.push_async_callback(self._directory.close)
             stack.push_async_callback(self._database.close)
+            if self.replica is not None:
+                stack.push_async_callback(self.replica.close)
             stack.push_async_callback(self._worker.close)
             stack.push_async_callback(self.feed_signal.close)
             stack.push_async_callback(self.push.close)
@@ -261,8 +309,10 @@ class PostgresDocumentStore:
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
     ) -> SearchResult:
-        return await self._search.search(
-            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+        return await self._read(
+            lambda reads: reads.search.search(
+                tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+            )
         )
 
     async def list(
@@ -273,15 +323,19 @@ class PostgresDocumentStore:
         query: TimelineQuery,
         access: Access | None = None,
     ) -> list[TimelineEvent]:
-        return await self._timeline.list(
-            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+        return await self._read(
+            lambda reads: reads.timeline.list(
+                tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+            )
         )
 
     async def feed(
         self, *, tenant_id: str, principal_id: str, query: FeedQuery, access: Access | None = None
     ) -> FeedPage:
-        return await self._feed.page(
-            tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+        return await self._read(
+            lambda reads: reads.feed.page(
+                tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
+            )
         )
 
     async def name_readers(self, *, tenant_id: str, document_id: str, principals: Sequence[str]) -> None:
@@ -289,6 +343,9 @@ class PostgresDocumentStore:
 
     async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
         await self.feed_signal.wait(tenant_id, after=after, seconds=seconds)
+        if self.replica is not None:
+            # Else whoever was woken would find nothing on the replica, and ask again and again.
+            await self.replica.catch_up_to_now(tenant_id)
 
     def judge_by(self, access_of: AccessOf) -> None:
         self._access_of = access_of
@@ -436,8 +493,10 @@ class PostgresDocumentStore:
     async def document(
         self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
     ) -> DocumentDetail:
-        return await self._documents.document(
-            tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+        return await self._read(
+            lambda reads: reads.documents.document(
+                tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+            )
         )
 
     async def history(
@@ -450,13 +509,15 @@ class PostgresDocumentStore:
         before: int | None = None,
         access: Access | None = None,
     ) -> HistoryPage:
-        return await self._documents.history(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-            limit=limit,
-            before=before,
-            access=access,
+        return await self._read(
+            lambda reads: reads.documents.history(
+                tenant_id=tenant_id,
+                principal_id=principal_id,
+                document_id=document_id,
+                limit=limit,
+                before=before,
+                access=access,
+            )
         )
 
     async def version(
@@ -469,13 +530,15 @@ class PostgresDocumentStore:
         after: int | None = None,
         access: Access | None = None,
     ) -> VersionDetail:
-        return await self._documents.version(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            version_id=version_id,
-            limit=limit,
-            after=after,
-            access=access,
+        return await self._read(
+            lambda reads: reads.documents.version(
+                tenant_id=tenant_id,
+                principal_id=principal_id,
+                version_id=version_id,
+                limit=limit,
+                after=after,
+                access=access,
+            )
         )
 
     async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:

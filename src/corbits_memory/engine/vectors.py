@@ -13,6 +13,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from corbits_memory.core.limits import EMBED_DIMS_MAX, EMBED_DIMS_MIN
+from corbits_memory.engine.distribution import follow
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import APP_ROLE, Connection, Database
 from corbits_memory.engine.queries import load_queries
@@ -297,6 +298,7 @@ class VectorRegistry:
                 return
             await conn.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"memory.{space.table}"])
             await conn.execute(_table_ddl(space, second_lock=self._database.second_lock))
+            await follow(conn)
             logger.info("vector table %s, %s", space.table, space.type)
 
 

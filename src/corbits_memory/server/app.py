@@ -12,6 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from corbits_memory import register_memory_routes
 from corbits_memory.engine.pool import Database
+from corbits_memory.engine.replica import Replica
 from corbits_memory.http import Identity
 from corbits_memory.http.errors import error_answer
 from corbits_memory.plane import Memory
@@ -29,14 +30,15 @@ def host_app(
     identity: Identity,
     database: Database,
     metrics: Metrics | None = None,
+    replica: Replica | None = None,
     trusted_proxies: Sequence[str] = (),
     public_url: str | None = None,
 ) -> Starlette:
     """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it, who also
     enters ``app.state.mcp.running()``.
 
-    ``trusted_proxies``: addresses or networks that may say in ``X-Forwarded-For`` who the client is. ``public_url``:
-    the origin by which clients know this host.
+    ``replica``: what answers the memory's reads, for /readyz to tell of. ``trusted_proxies``: addresses or networks
+    that may say in ``X-Forwarded-For`` who the client is. ``public_url``: the origin by which clients know this host.
     """
     metrics = metrics or Metrics()
     mcp = McpDoor(memory, identity=identity, public_url=public_url)
@@ -49,7 +51,7 @@ def host_app(
             Route("/", _home),
             *docs_routes(),
             *mcp.routes(),
-            *Health(memory=memory, database=database, metrics=metrics).routes(),
+            *Health(memory=memory, database=database, metrics=metrics, replica=replica).routes(),
         ],
         exception_handlers={HTTPException: fail},
         middleware=[

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from corbits_memory.engine.pool import Database
+from corbits_memory.engine.replica import Replica
 from corbits_memory.errors import MemoryError, UnavailableError
 from corbits_memory.http.errors import REQUEST_ID, error_answer, request_id_of
 from corbits_memory.plane import Memory
@@ -32,6 +33,7 @@ class Health:
     memory: Memory
     database: Database
     metrics: metrics.Metrics
+    replica: Replica | None = None
 
     def routes(self) -> list[Route]:
         return [
@@ -55,8 +57,12 @@ class Health:
             return error_answer(request, UnavailableError(f"not ready: {error.message}"))
         locked = self.database.second_lock
         told: dict[str, object] = {"status": "ready", "rowLevelSecurity": locked}
-        if not locked:
-            told["warnings"] = [SECOND_LOCK_OFF]
+        warnings = [] if locked else [SECOND_LOCK_OFF]
+        if self.replica is not None:
+            told["readReplica"] = self.replica.problem is None
+            warnings += [self.replica.problem] if self.replica.problem is not None else []
+        if warnings:
+            told["warnings"] = warnings
         return _told(request, told)
 
     async def measure(self, request: Request) -> Response:

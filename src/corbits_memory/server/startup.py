@@ -181,6 +181,7 @@ async def _serve(
             plane.memory,
             identity=identity,
             database=database,
+            replica=plane.store.replica,
             trusted_proxies=settings.trusted_proxies,
             public_url=settings.public_url,
         )
