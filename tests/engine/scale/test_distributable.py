@@ -28,6 +28,7 @@ OPERATORS = {
     ("push", "claim"): "a worker takes the next subscription that is due, whoever's it is",
     ("push", "next_retry"): "when the next delivery is due, whoever's it is",
     ("statistics", "stale_tenants"): "the worker finds who has outgrown its counts",
+    ("transform", "running_runs"): "a worker looks for runs that have slices to do",
     ("vectors", "changing_tenants"): "the worker finds whose change of models was interrupted",
     ("vectors", "due_tenants"): "the worker finds whose chunks wait",
 }
