@@ -625,11 +625,13 @@ async def test_a_reader_sees_one_corpus_or_the_other(
     run = await replay(store, of_model(other_server))
     generation = dict(await rows(owner, "SELECT id, generation FROM memory.version"))
     stop = asyncio.Event()
+    answered = [asyncio.Event(), asyncio.Event()]
 
-    async def read() -> list[set[str]]:
+    async def read(told: asyncio.Event) -> list[set[str]]:
         seen = []
         while not stop.is_set():
             result = await find(reader, "vault key", limit=20)
+            told.set()
             assert len(result.items) == 10
             assert "dense_unavailable" not in result.degraded
             seen.append(
@@ -637,12 +639,15 @@ async def test_a_reader_sees_one_corpus_or_the_other(
             )
         return seen
 
-    reading = [asyncio.create_task(read()) for _ in range(2)]
+    reading = [asyncio.create_task(read(told)) for told in answered]
     for _ in range(5):
-        await promote(store, run)
-        await asyncio.sleep(0.03)
-        await demote(store, run)
-        await asyncio.sleep(0.03)
+        for move in (promote, demote):
+            for told in answered:
+                told.clear()
+            await move(store, run)
+            # However slow the machine is: each reader has answered since, perhaps in the middle of it.
+            each = asyncio.gather(*(told.wait() for told in answered))
+            await asyncio.wait([each, *reading], return_when=asyncio.FIRST_COMPLETED)
     stop.set()
     answers = [one for task in reading for one in await task]
     assert {len(seen) for seen in answers} == {1}
