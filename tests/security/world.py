@@ -50,7 +50,7 @@ SECRET: dict[str, Any] = {
 }
 ENTITY = "ent_acme_1"
 SECONDS = 30.0
-STREAM_SECONDS = 2.0
+STREAM_SECONDS = 0.5
 T = TypeVar("T")
 
 
