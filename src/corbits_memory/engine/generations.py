@@ -46,6 +46,15 @@ class Generation:
         return None if self.params is None else self.params.overfetch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCorpus:
+    """What a tenant's searches read; ``model_key`` and ``dims`` None while it has no vectors."""
+
+    generation: Generation
+    model_key: str | None
+    dims: int | None
+
+
 class Generations:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -76,6 +85,17 @@ class Generations:
         async with self._database.tenant(tenant_id) as conn:
             generation = await self._live(conn, tenant_id)
             return None if generation is None else await self.get(tenant_id, generation, conn)
+
+    async def live_corpus(self, tenant_id: str) -> LiveCorpus | None:
+        """The live generation and the model of its vectors, as of one instant; None before the first capture."""
+        async with self._database.tenant(tenant_id) as conn:
+            cursor = conn.cursor(row_factory=dict_row)
+            await cursor.execute(load_queries("replay")["live_corpus"], {"tenant": tenant_id})
+            row = await cursor.fetchone()
+            if row is None:
+                return None
+            generation = await self.get(tenant_id, row["live_generation"], conn)
+        return LiveCorpus(generation=generation, model_key=row["model_key"], dims=row["dims"])
 
     async def archived_model(self, tenant_id: str, generation: str) -> str | None:
         """The model of a generation that is not live and not of a replay: what it was archived with."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from corbits_memory.core.enums import Degraded, SearchProfile
@@ -13,7 +14,6 @@ from corbits_memory.engine.pool import Database
 from corbits_memory.engine.search.compat import CompatProfile
 from corbits_memory.engine.search.default import DefaultProfile
 from corbits_memory.engine.search.retrieval import OutdatedPlanError, QueryVector, SearchPlan
-from corbits_memory.engine.vectors import active_space
 from corbits_memory.errors import EmbedError, InvalidInputError, UnavailableError
 from corbits_memory.ports import Access, Embedder, SearchQuery, SearchResult
 
@@ -25,6 +25,21 @@ QUERY_EMBED_SECONDS = 3.0
 """A search doesn't wait longer for its query's vector; it answers without, and says so."""
 PLANS = 4
 """A search is planned anew when another generation has gone live since; so often at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """What a search goes by: a generation's settings, and by which model queries are embedded for it."""
+
+    settings: Generation
+    embedder: Embedder | None
+    owner: str | None = None
+    """The model that owns the live vectors; it may be none that can be reached here."""
+    dims: int | None = None
+
+    def suits(self, vector: QueryVector | None) -> bool:
+        """Whether such a vector finds anything in it. If so, what it missed has only just gone live."""
+        return vector is not None and vector.model_key == self.owner and len(vector.values) == self.dims
 
 
 class SearchService:
@@ -50,7 +65,7 @@ class SearchService:
         self._profile = profile
         self._default = DefaultProfile(database)
         self._compat = CompatProfile(database, language=language)
-        self._live: dict[str, tuple[Generation, Embedder | None]] = {}
+        self._live: dict[str, _Basis] = {}
 
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
@@ -67,13 +82,13 @@ class SearchService:
         # The compat profile reads what is indexed now.
         ranked_by = SearchProfile.DEFAULT if query.as_of else query.profile or self._profile
         profile = self._compat if ranked_by is SearchProfile.COMPAT else self._default
-        settings, embedder = await self._settings(tenant_id, query.generation)
+        basis = await self._basis(tenant_id, query.generation)
         for _ in range(PLANS):
             degraded: list[str] = []
-            vector = await self._embed(query, embedder, degraded)
+            vector = await self._embed(query, basis.embedder, degraded)
             plan = SearchPlan(
-                settings=settings,
-                reranker=await self._directory.reranker(tenant_id, settings),
+                settings=basis.settings,
+                reranker=await self._directory.reranker(tenant_id, basis.settings),
                 vector=vector,
             )
             try:
@@ -88,18 +103,17 @@ class SearchService:
                 )
             except OutdatedPlanError as outdated:
                 used = None if vector is None else vector.model_key
-                settings, embedder = await self._settings(tenant_id, query.generation, anew=True)
-                if settings.id == outdated.searched and embedder is not None and embedder.model_key == used:
+                basis = await self._basis(tenant_id, query.generation, anew=True)
+                again = basis.embedder is not None and basis.embedder.model_key == used
+                if again and basis.settings.id == outdated.searched and not basis.suits(vector):
                     # The vectors are of a model that can't be reached here, or of none yet: by words alone, then.
-                    embedder = None
+                    basis = replace(basis, embedder=None)
         raise UnavailableError(
             "The live generation changed again and again while this was searched; try again."
         )
 
-    async def _settings(
-        self, tenant_id: str, generation: str | None, *, anew: bool = False
-    ) -> tuple[Generation, Embedder | None]:
-        """What a generation is searched with; that of the live one is remembered."""
+    async def _basis(self, tenant_id: str, generation: str | None, *, anew: bool = False) -> _Basis:
+        """What a generation is searched by; that of the live one is remembered."""
         if generation is not None:
             live = await self._generations.live(tenant_id)
             if live is None or live.id != generation:
@@ -112,22 +126,21 @@ class SearchService:
             self._live[tenant_id] = known
         return known
 
-    async def _staged(self, tenant_id: str, generation: str) -> tuple[Generation, Embedder | None]:
+    async def _staged(self, tenant_id: str, generation: str) -> _Basis:
         settings = await self._generations.get(tenant_id, generation)
         key = settings.model_key or await self._generations.archived_model(tenant_id, generation)
-        return settings, None if key is None else await self._directory.of_key(tenant_id, key)
+        embedder = None if key is None else await self._directory.of_key(tenant_id, key)
+        return _Basis(settings=settings, embedder=embedder)
 
-    async def _read_live(self, tenant_id: str) -> tuple[Generation, Embedder | None]:
+    async def _read_live(self, tenant_id: str) -> _Basis:
         """With the model that owns the vectors; the configured one where that can't be reached."""
-        live = await self._generations.live(tenant_id)
+        live = await self._generations.live_corpus(tenant_id)
         if live is None:
-            return Generation(id=""), self._embedder
-        async with self._database.tenant(tenant_id) as conn:
-            space = await active_space(conn, tenant_id)
-        if space is None or (self._embedder is not None and self._embedder.model_key == space.model_key):
-            return live, self._embedder
-        owner = await self._directory.of_key(tenant_id, space.model_key)
-        return live, owner or self._embedder
+            return _Basis(settings=Generation(id=""), embedder=self._embedder)
+        embedder = self._embedder
+        if live.model_key is not None and (embedder is None or embedder.model_key != live.model_key):
+            embedder = await self._directory.of_key(tenant_id, live.model_key) or embedder
+        return _Basis(settings=live.generation, embedder=embedder, owner=live.model_key, dims=live.dims)
 
     async def _embed(
         self, query: SearchQuery, embedder: Embedder | None, degraded: list[str]

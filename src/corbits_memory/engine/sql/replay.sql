@@ -4,6 +4,12 @@
 -- Where `live` points now.
 SELECT live_generation FROM memory.tenant_state WHERE tenant_id = %(tenant)s
 
+-- name: live_corpus
+-- Where `live` points now and whose vectors it has, in one statement: a promotion moves both.
+SELECT s.live_generation, m.model_key, m.dims FROM memory.tenant_state s
+LEFT JOIN memory.embed_model m ON m.tenant_id = s.tenant_id AND m.status = 'active'
+WHERE s.tenant_id = %(tenant)s
+
 -- name: settings
 -- What the run was made by whose generation this is.
 SELECT r.config_id, r.model_key, r.pinned, c.params
