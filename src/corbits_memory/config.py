@@ -12,7 +12,11 @@ from importlib.util import find_spec
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
+from corbits_memory.chunkers import strategies
+from corbits_memory.core import limits
+from corbits_memory.core.chunking import InvalidChunkCapsError
 from corbits_memory.core.enums import SearchProfile
+from corbits_memory.core.strategies import DEFAULT_CUTTING, Cutting, cutting
 from corbits_memory.errors import ConfigError, RerankConfigError
 
 EmbedStyle = Literal["openai", "tei", "ollama", "local"]
@@ -38,7 +42,7 @@ RERANK_CHARS_PER_TOKEN = 3
 
 FTS_LANGUAGE_PATTERN = re.compile(r"[a-z_]{1,63}")
 _ALLOWED_HOST = re.compile(r"[A-Za-z0-9_.-]+(?:/[0-9]{1,2})?|[0-9A-Fa-f:.]+(?:/[0-9]{1,3})?")
-_POSITIVE_INTEGER = re.compile(r"[0-9]{1,9}")
+_INTEGER = re.compile(r"[0-9]{1,9}")
 _NAMED_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 _Word = TypeVar("_Word", bound=str)
@@ -94,6 +98,8 @@ class EngineConfig:
     database_read_lag_seconds: float = 10.0
     """How far behind it may be at most; readers of what this process wrote never see an older state."""
     db_pool_max: int = 8
+    cutting: Cutting = DEFAULT_CUTTING
+    """How texts are cut that are added; a promoted replay's generation keeps its own way."""
     fts_language: str = "english"
     embed: EmbedConfig | None = None
     rerank: RerankConfig = field(default_factory=RerankConfig)
@@ -134,6 +140,7 @@ def load_memory_config(
         database_read_url=env.database("DATABASE_READ_URL"),
         database_read_lag_seconds=(env.positive("DATABASE_READ_LAG_MS") or 10_000) / 1_000,
         db_pool_max=env.positive("DB_POOL_MAX") or 8,
+        cutting=_read_cutting(env),
         fts_language=_read_fts_language(env),
         embed=_read_embed(env),
         rerank=rerank,
@@ -171,10 +178,21 @@ class _Environment:
         value = self.text(name)
         if value is None:
             return None
-        if _POSITIVE_INTEGER.fullmatch(value) and int(value) > 0:
+        if _INTEGER.fullmatch(value) and int(value) > 0:
             return int(value)
         self.problems.append(
             f"{name} must be a positive integer: digits only, at most 999999999, nothing around them"
+        )
+        return None
+
+    def within(self, name: str, low: int, high: int) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if _INTEGER.fullmatch(value) and low <= int(value) <= high:
+            return int(value)
+        self.problems.append(
+            f"{name} must be an integer from {low} to {high}: digits only, nothing around them"
         )
         return None
 
@@ -235,6 +253,21 @@ def _read_database_url(env: _Environment, fallback: str | None) -> str:
         "or run `corbits-memory serve`, which starts a Postgres of its own"
     )
     return ""
+
+
+def _read_cutting(env: _Environment) -> Cutting:
+    strategy = env.choice("CHUNK_STRATEGY", strategies(), DEFAULT_CUTTING.strategy)
+    sizes = {
+        name: env.within(f"CHUNK_{name.upper()}", low, limits.CHUNK_TOKENS_MAX)
+        for name, low in (("max_tokens", limits.CHUNK_TOKENS_MIN), ("min_tokens", 0), ("overlap_tokens", 0))
+    }
+    try:
+        return cutting(strategy, **sizes)
+    except InvalidChunkCapsError:
+        env.problems.append(
+            "CHUNK_MAX_TOKENS must be at least CHUNK_MIN_TOKENS and more than CHUNK_OVERLAP_TOKENS"
+        )
+        return DEFAULT_CUTTING
 
 
 def _read_fts_language(env: _Environment) -> str:

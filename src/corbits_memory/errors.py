@@ -291,6 +291,12 @@ class UnavailableError(MemoryError):
     code = "unavailable"
 
 
+class ChunkerError(UnavailableError):
+    """A chunk strategy is not installed here, or its plug-in failed. Nothing was stored."""
+
+    code = "chunker_failed"
+
+
 class ConfigError(MemoryError):
     """The configuration is not valid; the message names each variable, its problem and the fix."""
 

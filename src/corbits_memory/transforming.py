@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from corbits_memory.chunkers import strategies
 from corbits_memory.core import limits
 from corbits_memory.parts import Parts
 from corbits_memory.ports import ParamChange, TransformConfig, TransformRun, TransformStore
@@ -24,7 +25,7 @@ class TransformVerbs:
         Keys among them are kept, and never answered.
         """
         self._check(tenant_id, actor)
-        checked = transform_params(params)
+        checked = transform_params(params, strategies=strategies())
         return await self._transforms.create_transform_config(
             tenant_id=tenant_id, name=transform_name(name), params=checked
         )

@@ -17,7 +17,10 @@ from corbits_memory.config import (
     override_embed,
     override_rerank,
 )
+from corbits_memory.core.chunking import ChunkCaps
 from corbits_memory.core.enums import SearchProfile
+from corbits_memory.core.limits import CHUNK_TOKENS_MAX, CHUNK_TOKENS_MIN
+from corbits_memory.core.strategies import Cutting
 from corbits_memory.errors import ConfigError, RerankConfigError
 
 DATABASE = "postgresql://me:pa55word@db/memory"
@@ -71,6 +74,10 @@ def test_every_variable_arrives() -> None:
         SEARCH_PROFILE="compat",
         VECTOR_TYPE="vector",
         ADD_EMBED_TIMEOUT_MS="500",
+        CHUNK_STRATEGY="markdown.sections",
+        CHUNK_MAX_TOKENS="300",
+        CHUNK_MIN_TOKENS="0",
+        CHUNK_OVERLAP_TOKENS="20",
         **PAIR,
     ) == EngineConfig(
         database_url=DATABASE,
@@ -97,6 +104,7 @@ def test_every_variable_arrives() -> None:
         profile=SearchProfile.COMPAT,
         vector_type="vector",
         add_embed_seconds=0.5,
+        cutting=Cutting("markdown.sections", ChunkCaps(300, 0, 20)),
     )
 
 
@@ -160,6 +168,25 @@ def test_an_integer_is_the_whole_string(name: str, value: str) -> None:
 @pytest.mark.parametrize(("value", "number"), [("1", 1), ("999999999", 999_999_999)])
 def test_integers_at_their_limits(value: str, number: int) -> None:
     assert load(DB_POOL_MAX=value).db_pool_max == number
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("max", CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX), ("min", 0, 700), ("overlap", 0, 699)],
+)
+def test_chunk_sizes_at_their_limits(name: str, low: int, high: int) -> None:
+    variable = f"CHUNK_{name.upper()}_TOKENS"
+    for value in (low, high):
+        caps = load(**{variable: str(value)}).cutting.caps
+        assert getattr(caps, f"{name}_tokens") == value
+    for wrong in (str(low - 1), str(high + 1), "1.5", " 60", "x"):
+        assert problems({"DATABASE_URL": DATABASE, variable: wrong})
+
+
+def test_a_chunk_size_that_was_not_given_contradicts_none_that_was() -> None:
+    assert load(CHUNK_MAX_TOKENS="30").cutting.caps == ChunkCaps(30, 30, 29)
+    [problem] = problems({"DATABASE_URL": DATABASE, "CHUNK_MAX_TOKENS": "30", "CHUNK_MIN_TOKENS": "31"})
+    assert problem.startswith("CHUNK_MAX_TOKENS must be at least CHUNK_MIN_TOKENS")
 
 
 @pytest.mark.parametrize("name", list(PAIR))

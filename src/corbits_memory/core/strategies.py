@@ -38,10 +38,24 @@ BUILT_IN: Mapping[str, Chunker] = {
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """How a generation's texts are cut: a strategy of :data:`BUILT_IN`, and sizes."""
+    """How a generation's texts are cut: a strategy's name, and sizes."""
 
     strategy: str = STRATEGY
     caps: ChunkCaps = DEFAULT_CAPS
 
 
 DEFAULT_CUTTING = Cutting()
+
+
+def cutting(
+    strategy: str = STRATEGY,
+    *,
+    max_tokens: int | None = None,
+    min_tokens: int | None = None,
+    overlap_tokens: int | None = None,
+) -> Cutting:
+    """Raises ``InvalidChunkCapsError``. A size that was not given never contradicts one that was."""
+    most = DEFAULT_CAPS.max_tokens if max_tokens is None else max_tokens
+    least = min(DEFAULT_CAPS.min_tokens, most) if min_tokens is None else min_tokens
+    overlap = min(DEFAULT_CAPS.overlap_tokens, most - 1) if overlap_tokens is None else overlap_tokens
+    return Cutting(strategy, ChunkCaps(max_tokens=most, min_tokens=least, overlap_tokens=overlap))

@@ -1,15 +1,21 @@
 """``turns.window``: a conversation that came as one document, cut between turns.
 
-Each part of the document is a turn. Turns that follow each other share a chunk while they fit; a turn that is
-too long for one is cut as ``token.recursive`` cuts it.
+Each part of the document is a turn, and so is each line of a transcript that begins with a speaker and a colon,
+with the lines below it. Turns that follow each other share a chunk while they fit; a turn that is too long for one
+is cut as ``token.recursive`` cuts it.
 """
 
+import re
 from collections.abc import Sequence
+from itertools import chain, pairwise
 
 from corbits_memory.core.chunking import CHARS_PER_TOKEN, ChunkCaps, Piece, chunk_text, token_count
 
 STRATEGY = "turns.window"
 BETWEEN = "\n"
+
+_SPEAKER = re.compile(r"^(?:\[[^\]\n]{1,40}\][ \t]*)?[^\s:\[][^:\n]{0,59}:(?=[ \t\n])", re.MULTILINE)
+"""A line's beginning like ``Ann:`` or ``[10:42] Ann:``."""
 
 Turn = tuple[str, str | None]
 """What was said, and in which role."""
@@ -26,7 +32,7 @@ def turn_pieces(turns: Sequence[Turn], caps: ChunkCaps) -> list[Piece]:
     pieces: list[Piece] = []
     window: list[Turn] = []
     fresh = size = 0
-    for text, role in turns:
+    for text, role in chain.from_iterable(map(_spoken, turns)):
         if not text:
             continue
         said = text if role is None else f"{role}: {text}"
@@ -47,6 +53,17 @@ def turn_pieces(turns: Sequence[Turn], caps: ChunkCaps) -> list[Piece]:
     if fresh:
         pieces.append(_piece(window))
     return pieces
+
+
+def _spoken(part: Turn) -> Sequence[Turn]:
+    """The turns of a part: of one without a role, those of its speakers. Put together with a line's end between
+    them they are its text."""
+    text, role = part
+    starts = [] if role is not None else [found.start() for found in _SPEAKER.finditer(text)]
+    if len(starts) < 2:
+        return [part]
+    cuts = [0, *starts[starts[0] == 0 :], len(text) + len(BETWEEN)]
+    return [(text[start : end - len(BETWEEN)], None) for start, end in pairwise(cuts)]
 
 
 def _kept(window: Sequence[Turn], most: int) -> tuple[list[Turn], int]:

@@ -16,7 +16,7 @@ import psycopg
 
 from corbits_memory.core import limits
 from corbits_memory.core.erasure import ERASED
-from corbits_memory.core.strategies import DEFAULT_CUTTING, Cutting
+from corbits_memory.core.strategies import Cutting
 from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
 from corbits_memory.engine.generations import REMEMBERED, Generations
@@ -25,6 +25,7 @@ from corbits_memory.engine.lanes import split_lanes, split_transactions
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.writer import CaptureWriter
 from corbits_memory.errors import (
+    ChunkerError,
     DatabaseError,
     InvalidInputError,
     MemoryError,
@@ -170,7 +171,7 @@ class CaptureService:
             principal_id=principal_id,
             language=self._language,
             now=now,
-            cutting=self._cuttings.get(tenant_id, DEFAULT_CUTTING),
+            cutting=self._cuttings.get(tenant_id, self._generations.cutting),
         )
         if len(document.parts) > limits.CHUNKS_PER_DOCUMENT:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
@@ -213,6 +214,9 @@ class CaptureService:
     ) -> dict[int, AddResult | MemoryError]:
         try:
             return await self._write(tenant_id, principal_id, access, group, lease_seconds, request)
+        except ChunkerError as error:
+            if len(group) == 1:
+                return {group[0].position: error}
         except DatabaseError as error:
             if not isinstance(error.__cause__, _ABOUT_A_ROW):
                 raise
@@ -256,7 +260,7 @@ class CaptureService:
         return await run_again(write)
 
     def _remember_cutting(self, tenant_id: str, cutting: Cutting) -> None:
-        if cutting == DEFAULT_CUTTING:
+        if cutting == self._generations.cutting:
             self._cuttings.pop(tenant_id, None)
         elif len(self._cuttings) < REMEMBERED or tenant_id in self._cuttings:
             self._cuttings[tenant_id] = cutting

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from corbits_memory.access.tags import document_tag, resolve_access_tags, shared_peers
+from corbits_memory.chunkers import chunker
 from corbits_memory.core import hashing, ids, planning
 from corbits_memory.core.authority import authority
 from corbits_memory.core.enums import RetentionClass
 from corbits_memory.core.planning import PlannedChunk, ResolvedAttribution
-from corbits_memory.core.strategies import BUILT_IN, DEFAULT_CUTTING, Cutting
+from corbits_memory.core.strategies import DEFAULT_CUTTING, Cutting
 from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.ids import new_id
 from corbits_memory.errors import InvalidAdaptedDocumentError
@@ -126,9 +127,8 @@ def draft_document(
 def cut_anew(planned: Sequence[Draft], cutting: Cutting) -> None:
     """Other chunks, for drafts that go into another generation than they were planned for."""
     for draft in planned:
-        draft.cutting = cutting
-        draft.chunks = _plan(draft.document, cutting)
-        draft.analysed = _analyse(draft.document, draft.chunks)
+        chunks = _plan(draft.document, cutting)
+        draft.cutting, draft.chunks, draft.analysed = cutting, chunks, _analyse(draft.document, chunks)
 
 
 def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
@@ -225,7 +225,7 @@ def chunk_rows(draft: Draft) -> list[Row]:
 
 def _plan(document: NewDocument, cutting: Cutting) -> tuple[PlannedChunk, ...]:
     parts = [(part.text, part.role) for part in document.parts]
-    return planning.plan_chunks(parts, cutting.caps, BUILT_IN[cutting.strategy])
+    return planning.plan_chunks(parts, cutting.caps, chunker(cutting.strategy))
 
 
 def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:

@@ -56,8 +56,10 @@ class LiveCorpus:
 
 
 class Generations:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, cutting: Cutting = DEFAULT_CUTTING) -> None:
+        """``cutting``: how texts of generations are cut that are of no replay."""
         self._database = database
+        self.cutting = cutting
         self._known: dict[tuple[str, str], Generation] = {}
 
     async def get(self, tenant_id: str, generation: str, conn: Connection | None = None) -> Generation:
@@ -73,7 +75,7 @@ class Generations:
             load_queries("replay")["settings"], {"tenant": tenant_id, "generation": generation}
         )
         row = await cursor.fetchone()
-        found = Generation(id=generation) if row is None else _of_run(generation, row)
+        found = Generation(id=generation, cutting=self.cutting) if row is None else _of_run(generation, row)
         if row is not None or generation == await self._live(conn, tenant_id):
             if len(self._known) >= REMEMBERED:
                 self._known.clear()

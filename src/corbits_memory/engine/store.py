@@ -132,7 +132,7 @@ class PostgresDocumentStore:
                 watermarks=watermarks,
             )
         self._registry = VectorRegistry(self._database, vector_type=config.vector_type)
-        self._generations = Generations(self._database)
+        self._generations = Generations(self._database, config.cutting)
         self._directory = ModelDirectory(
             self._database, config, embedder=self._embedder, reranker=self._reranker, factory=self._models
         )
@@ -183,7 +183,9 @@ class PostgresDocumentStore:
         search = SearchService(
             database,
             # Of the database that is read: a replica may not have heard of a promotion yet.
-            generations=self._generations if database is self._database else Generations(database),
+            generations=self._generations
+            if database is self._database
+            else Generations(database, self._config.cutting),
             directory=self._directory,
             embedder=self._embedder,
             language=self._config.fts_language,

@@ -9,7 +9,6 @@ from psycopg.rows import TupleRow
 from corbits_memory.core import ids
 from corbits_memory.core.enums import AddStatus, AuditOutcome, RetentionClass
 from corbits_memory.core.erasure import erased_reference
-from corbits_memory.core.strategies import DEFAULT_CUTTING
 from corbits_memory.engine import drafts
 from corbits_memory.engine.access import (
     foreign_sources,
@@ -64,7 +63,7 @@ class CaptureWriter:
         self.new_tags: set[str] = set()
         self._generations = generations
         self._generation = ""
-        self.cutting = DEFAULT_CUTTING
+        self.cutting = generations.cutting
         """What texts of the live generation are cut by; known once they are written."""
 
     async def write(self, group: list[Draft], request: OnceOnly | None) -> dict[int, AddResult | MemoryError]:

@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from corbits_memory.config import EmbedStyle, RerankStyle
-from corbits_memory.core.chunking import DEFAULT_CAPS, ChunkCaps
 from corbits_memory.core.enums import RunStatus
-from corbits_memory.core.strategies import Cutting
+from corbits_memory.core.strategies import Cutting, cutting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +21,13 @@ class ChunkParams:
 
     @property
     def cutting(self) -> Cutting:
-        """Raises ``InvalidChunkCapsError``. A size that was not given never contradicts one that was."""
-        most = DEFAULT_CAPS.max_tokens if self.max_tokens is None else self.max_tokens
-        least = min(DEFAULT_CAPS.min_tokens, most) if self.min_tokens is None else self.min_tokens
-        overlap = min(DEFAULT_CAPS.overlap_tokens, most - 1)
-        if self.overlap_tokens is not None:
-            overlap = self.overlap_tokens
-        caps = ChunkCaps(max_tokens=most, min_tokens=least, overlap_tokens=overlap)
-        return Cutting(self.strategy, caps)
+        """Raises ``InvalidChunkCapsError``."""
+        return cutting(
+            self.strategy,
+            max_tokens=self.max_tokens,
+            min_tokens=self.min_tokens,
+            overlap_tokens=self.overlap_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

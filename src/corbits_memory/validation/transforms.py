@@ -1,13 +1,12 @@
 """Checks of what transforms take. Stored params pass here again when they are read."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from corbits_memory.config import EmbedStyle, RerankStyle, is_http_url
 from corbits_memory.core import limits, tuning
 from corbits_memory.core.chunking import STRATEGY, InvalidChunkCapsError
-from corbits_memory.core.strategies import BUILT_IN
 from corbits_memory.ports.transform import (
     ChunkParams,
     EmbedParams,
@@ -37,11 +36,12 @@ def transform_name(value: object) -> str:
     return name
 
 
-def transform_params(value: object) -> TransformParams:
+def transform_params(value: object, *, strategies: Collection[str] | None = None) -> TransformParams:
     """All parameters of a config; raises :class:`InvalidInputError` with every problem at once.
 
     Names are camelCase; snake_case is understood, too. What is not known is refused: a misspelt parameter
-    that silently changes nothing is worse than an error.
+    that silently changes nothing is worse than an error. ``strategies`` None: that of a stored config, whatever
+    is installed here now.
     """
     problems = Problems()
     if not isinstance(value, Mapping):
@@ -49,7 +49,7 @@ def transform_params(value: object) -> TransformParams:
         problems.raise_if_any()
     given = _Fields(problems, "", value)
     params = TransformParams(
-        chunk=_chunk(problems, given.take("chunk")),
+        chunk=_chunk(problems, given.take("chunk"), strategies),
         embed=_embed(problems, given.take("embed")),
         rerank=_rerank(problems, given.take("rerank")),
         authority_weight=_number(problems, given, "authorityWeight"),
@@ -156,14 +156,14 @@ def _camel(name: str) -> str:
     return head + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def _chunk(problems: Problems, value: object) -> ChunkParams:
+def _chunk(problems: Problems, value: object, strategies: Collection[str] | None) -> ChunkParams:
     if value is None:
         problems.add("chunk", f'is required, like {{"strategy": "{STRATEGY}"}}')
     given = _Fields(problems, "chunk", value)
     strategy = given.take("strategy")
-    if not isinstance(strategy, str) or strategy not in BUILT_IN:
+    if not isinstance(strategy, str) or (strategies is not None and strategy not in strategies):
         if value is not None:
-            problems.add("chunk.strategy", f"must be one of: {', '.join(BUILT_IN)}")
+            problems.add("chunk.strategy", f"must be one of: {', '.join(strategies or (STRATEGY,))}")
         strategy = STRATEGY
 
     def size(name: str, low: int, high: int) -> int | None:

@@ -41,7 +41,7 @@ ChunkTokens = Annotated[int, Field(ge=limits.CHUNK_TOKENS_MIN, le=limits.CHUNK_T
 class ChunkParamsRequest(_Params):
     """Sizes in tokens of four characters; one that contradicts another is refused."""
 
-    strategy: str = Field(json_schema_extra={"enum": list(BUILT_IN)})
+    strategy: fields.Id = Field(description="One that is installed.", examples=list(BUILT_IN))
     max_tokens: ChunkTokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=limits.CHUNK_TOKENS_MAX)] | None = None
     overlap_tokens: Annotated[int, Field(ge=0, le=limits.CHUNK_TOKENS_MAX)] | None = None
