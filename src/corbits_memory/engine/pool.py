@@ -71,7 +71,7 @@ class Database:
             name="corbits-memory",
             kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "corbits-memory"},
             configure=_register_vectors,
-            check=_check_if_it_spoke,
+            check=self._check,
         )
         self._role_preamble = self._cluster_preamble = ""
         self.second_lock = False
@@ -89,6 +89,23 @@ class Database:
 
     async def close(self) -> None:
         await self._pool.close(timeout=5)
+
+    async def _check(self, conn: Connection) -> None:
+        """Ask a connection whether it lives, but only when its socket has something to say.
+
+        An idle one is silent until the server closes it, says why, or both: then it is asked, which fails. So a
+        connection that lives costs no round trip. Where one is dead the others will be, too: a server that
+        restarts ends them all, and the pool would wait longer after each that it finds.
+        """
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(conn.fileno(), selectors.EVENT_READ)
+                spoke = bool(selector.select(0))
+            if spoke:
+                await AsyncConnectionPool.check_connection(conn)
+        except psycopg.OperationalError:
+            await self._pool.drain()
+            raise
 
     def _take_role(self, *, allowed: bool) -> None:
         self.second_lock = allowed
@@ -220,19 +237,6 @@ class Reading:
         while cursor.description is None:
             cursor.nextset()
         return await cursor.fetchall()
-
-
-async def _check_if_it_spoke(conn: Connection) -> None:
-    """Ask a connection whether it lives, but only when its socket has something to say.
-
-    An idle one is silent until the server closes it, says why, or both: then it is asked, which fails. So a
-    connection that lives costs no round trip.
-    """
-    with selectors.DefaultSelector() as selector:
-        selector.register(conn.fileno(), selectors.EVENT_READ)
-        spoke = bool(selector.select(0))
-    if spoke:
-        await AsyncConnectionPool.check_connection(conn)
 
 
 async def _register_vectors(conn: Connection) -> None:
