@@ -11,13 +11,13 @@ from psycopg import sql
 
 from benchmarks.corpus import SHARES, gather_material, load_corpus
 from benchmarks.embeddings import cached_embedder
-from benchmarks.metrics import percentile
 from benchmarks.report import Table
 from benchmarks.server import PRINCIPAL, bench_server, open_store
 from corbits_memory.access.authorize import Authorizer
 from corbits_memory.access.memory_store import InMemoryGrantStore
 from corbits_memory.access.visibility import GrantedAccess
 from corbits_memory.core.enums import Effect
+from corbits_memory.core.relevance import percentile
 from corbits_memory.engine.search import retrieval
 from corbits_memory.plane import Memory
 from corbits_memory.ports import GrantRule

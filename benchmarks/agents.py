@@ -11,11 +11,11 @@ import httpx2
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from benchmarks.metrics import percentile
 from benchmarks.report import Table
 from benchmarks.serving import COMMAND, QUESTION, Serving, serve, wait_for_hit
 from corbits_memory import MemoryClient
 from corbits_memory.core.chunking import token_count
+from corbits_memory.core.relevance import percentile
 from corbits_memory.tools import TOOLS
 from corbits_memory.tools.mcp.schemas import lean_output
 from mcp import Client

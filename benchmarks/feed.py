@@ -15,10 +15,10 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.metrics import percentile
 from benchmarks.report import Table
 from benchmarks.server import PRINCIPAL, bench_server
 from corbits_memory.config import EngineConfig
+from corbits_memory.core.relevance import percentile
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.ports import AddResult, NewDocument, TextPart

@@ -11,10 +11,10 @@ from statistics import median
 
 import psycopg
 
-from benchmarks.metrics import percentile
 from benchmarks.report import Table
 from benchmarks.server import PRINCIPAL, Server, bench_server, open_store
 from corbits_memory.core.limits import CHUNKS_PER_DOCUMENT
+from corbits_memory.core.relevance import percentile
 from corbits_memory.engine.retention import SWEEP_VERSIONS
 from corbits_memory.engine.search.past import PAST_ROWS
 from corbits_memory.engine.store import PostgresDocumentStore

@@ -4,6 +4,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass
 
+from corbits_memory.core.relevance import ndcg, recall, reciprocal_rank
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -17,23 +19,6 @@ class Scores:
 
 
 COLUMNS = ("R@5", "R@10", "R@20", "MRR", "nDCG@10")
-
-
-def recall(found: Sequence[str], relevant: Collection[str], k: int) -> float:
-    """The share of the relevant among the first ``k``."""
-    return len(set(found[:k]).intersection(relevant)) / len(relevant)
-
-
-def reciprocal_rank(found: Sequence[str], relevant: Collection[str]) -> float:
-    """1 over the rank of the first relevant; 0 without one."""
-    return next((1.0 / rank for rank, ref in enumerate(found, 1) if ref in relevant), 0.0)
-
-
-def ndcg(found: Sequence[str], relevant: Collection[str], k: int = 10) -> float:
-    """Discounted gain of the first ``k`` over that of an ideal order."""
-    gain = sum(1.0 / math.log2(rank + 1) for rank, ref in enumerate(found[:k], 1) if ref in relevant)
-    ideal = sum(1.0 / math.log2(rank + 1) for rank in range(1, min(k, len(relevant)) + 1))
-    return gain / ideal
 
 
 def score(found: Sequence[str], relevant: Collection[str]) -> Scores:
@@ -65,9 +50,3 @@ def auc(positive: Sequence[float], negative: Sequence[float]) -> float:
         place = end
     pairs = len(positive) * len(negative)
     return (rank_sum - len(positive) * (len(positive) + 1) / 2) / pairs
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` (0 to 1) of the values lie, by nearest rank."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]

@@ -13,10 +13,10 @@ from psycopg.types.json import Jsonb
 from benchmarks.captures import measure_captures
 from benchmarks.corpus import SHARES, Material, gather_material, load_corpus
 from benchmarks.embeddings import DiskCachedEmbedder, cached_embedder
-from benchmarks.metrics import percentile
 from benchmarks.report import Table
 from benchmarks.scans import BareScans, Scan
 from benchmarks.server import PRINCIPAL, Server, bench_server, open_store
+from corbits_memory.core.relevance import percentile
 from corbits_memory.engine.search.retrieval import EXACT_ROWS
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.engine.vectors import vector_text

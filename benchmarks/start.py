@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.datasets import REPOSITORY
-from benchmarks.metrics import percentile
 from benchmarks.report import Table
 from benchmarks.serving import serve, wait_for_hit
+from corbits_memory.core.relevance import percentile
 
 FIRST_TARGET, SECOND_TARGET, IMPORT_TARGET = 60.0, 3.0, 0.3
 REPEATS = 5
