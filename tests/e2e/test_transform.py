@@ -105,6 +105,70 @@ def test_from_a_config_to_a_promotion_and_back(
         assert transform(word, made["id"])[0] == 1
 
 
+def test_two_generations_are_asked_the_same(
+    transform: Callable[..., Told], server: Server, token: str, tmp_path: Path
+) -> None:
+    with server.client(token) as client:
+        for number in range(4):
+            client.post(
+                "/api/tenants/default/memory/add",
+                json={
+                    "title": f"Shelf {number}",
+                    "text": f"{TEXT} <b>{number}</b>",
+                    "external_ref": f"s{number}",
+                },
+            )
+    config = one_json(transform("create", "compared", "--params", json.dumps(PLAIN), "--json")[1])
+    made = one_json(transform("run", config["id"], "--json")[1])
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(
+        'vault key\n\n{"query": "shelf 2", "relevant": ["s2"], "id": "7"}\n'
+        '{"question": "nothing of this kind <i>", "kinds": ["unknown"]}\n'
+    )
+    page = tmp_path / "report.html"
+    code, out, errors = transform("compare", made["generation"], "--queries", queries, "--html", page)
+    assert (code, errors) == (0, "")
+    assert out.startswith("3 queries, ")
+    assert "Of 1 judged queries" in out
+    assert "recall@10" in out
+    html = page.read_text()
+    assert html.count("<svg") == 2
+    assert "<b>2" not in html
+    assert "nothing of this kind &lt;i&gt;" in html
+    told = one_json(transform("compare", made["generation"], "--queries", queries, "--json")[1])
+    assert (told["queries"], told["judged"], len(told["perQuery"])) == (3, 1, 3)
+    assert told["before"]["recallAt10"] == told["after"]["recallAt10"] == 1.0
+    assert {hit["externalRef"] for hit in told["perQuery"][1]["after"]} >= {"s2"}
+    assert told["perQuery"][2]["overlapAt10"] == 1.0
+    same = one_json(
+        transform("compare", made["id"], "--against", made["id"], "--queries", queries, "--json")[1]
+    )
+    assert (same["sameAnswers"], same["overlapAt10"], same["onlyBefore"]) == (3, 1.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("", "without a query"),
+        ("one\n{broken\n", "line 2 begins like JSON"),
+        ('{"relevant": []}', 'line 1 has no "query"'),
+        ('{"query": " "}', 'line 1 has no "query"'),
+        ('{"query": "a", "relevant": [1]}', "must list external refs"),
+        ("q\n" * 10_001, "at most 10,000"),
+    ],
+)
+def test_queries_that_can_not_be_read_are_told_by_their_line(
+    transform: Callable[..., Told], tmp_path: Path, lines: str, told: str
+) -> None:
+    queries = tmp_path / "queries"
+    queries.write_text(lines)
+    code, out, errors = transform("compare", "trun_x", "--queries", queries)
+    assert (code, out) == (1, "")
+    assert told in errors
+    code, _, errors = transform("compare", "trun_x", "--queries", tmp_path / "none")
+    assert (code, "can't be read" in errors) == (1, True)
+
+
 def test_what_is_wrong_is_told(transform: Callable[..., Told], tmp_path: Path) -> None:
     for words, told in (
         (("create", "a", "--params", "{"), "--params is not JSON"),

@@ -240,6 +240,61 @@ app.command("cancel")(_verb("cancel", "End a run where it is."))
 app.command("retry")(_verb("retry", "Have workers go on with a run that failed or was cancelled."))
 
 
+@app.command("compare")
+def compare(
+    generation: Generation,
+    queries: Annotated[
+        Path,
+        typer.Option(help='A query a line, or JSON: {"query": …, "relevant": [external refs], filters…}.'),
+    ],
+    against: Annotated[
+        str | None, typer.Option(help="Another generation than the live one.", show_default=False)
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report with charts and all answers.", show_default=False)
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=0, help="So many queries in the table, the most changed first.")
+    ] = 20,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    url: Url = None,
+    token: Token = None,
+    tenant: Tenant = "default",
+    principal: Principal = "owner",
+    as_json: AsJson = False,
+) -> None:
+    """Ask the live generation and a run's the same questions, as the principal, and show what differs."""
+    from corbits_memory.cli import compare_report as report
+    from corbits_memory.cli.compare import compare as ask_both
+    from corbits_memory.cli.compare import comparison_json, read_questions
+    from corbits_memory.core.comparison import Comparison
+
+    questions = read_questions(queries)
+    target = _target(data_dir, database_url, url, token, tenant, principal)
+    with _Bar("queries") as bar:
+        compared = run_async(ask_both(target, against, generation, questions, bar.asked))
+    if html is not None:
+        page = report.report_page(compared, before=against or "live", after=generation)
+        try:
+            html.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise InvalidInputError(f"--html can't be written ({type(error).__name__})") from None
+    if as_json:
+        print_json(comparison_json(compared))
+        return
+    total = Comparison.of(compared)
+    for line in report.headline(total):
+        typer.echo(line)
+    typer.echo("")
+    print_table(("", against or "live", generation), report.summary_rows(total))
+    if rows:
+        typer.echo("")
+        print_table(
+            report.QUERY_COLUMNS, [report.query_row(one) for one in report.by_change(compared)[:rows]]
+        )
+
+
 @app.command("promote")
 def promote(
     generation: Generation,
@@ -343,7 +398,7 @@ async def _run(target: Target, config_id: str, scope: Mapping[str, Any], *, wait
 
 
 class _Bar:
-    """Raw captures, on a terminal; else nothing."""
+    """Raw captures or queries, on a terminal; else nothing."""
 
     def __init__(self, title: str) -> None:
         self._progress: Any = None
@@ -375,6 +430,10 @@ class _Bar:
                 total=progress["total"],
                 rate="" if rate is None else f"{rate:.1f}/s",
             )
+
+    def asked(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, completed=done, total=total)
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
