@@ -7,7 +7,9 @@ import psycopg
 import pytest
 
 from corbits_memory.engine import embedding
+from corbits_memory.engine.embedding import Target
 from corbits_memory.engine.store import INLINE_DOCUMENTS, PostgresDocumentStore
+from corbits_memory.engine.vectors import Role
 from tests.engine.conftest import DIMS, embed_words, word_vector
 from tests.engine.support import NOON, OpenStore, P, T, add, find, note, refs, turn, until_embedded
 from tests.models.conftest import Answer, ModelServer, Request
@@ -322,25 +324,204 @@ async def active_models(owner: Owner) -> list[str]:
     return [row[0] for row in await rows.fetchall()]
 
 
-async def test_a_new_model_makes_up_for_the_old_text(
+async def vectors_of(owner: Owner, model: str) -> int:
+    (key,) = await one(owner, f"SELECT model_key FROM memory.embed_model WHERE model_id = '{model}'")
+    (count,) = await one(owner, f"SELECT count(*) FROM memory.embedding_{key}")
+    return int(count)
+
+
+async def test_the_model_before_serves_until_the_new_one_has_all_vectors(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(100)))
+    await old.embedding.drain(T)
+    new = await open_store(embed_url=word_server.url, model="new")
+    (added,) = await add(new, note("Note 100.", external_ref="n100"))
+    assert added.degraded == ()
+    assert (await find(new, "note 3")).degraded == ("rerank_unavailable",)
+    # A part of the work; each store of a process is as good as another.
+    assert await new.embedding.drain(T, slices=1) == 64
+    assert await active_models(owner) == ["old"]
+    assert (await vectors_of(owner, "old"), await vectors_of(owner, "new")) == (101, 64)
+    change = await new.embedding.change(T)
+    assert change is not None
+    assert (change.before, change.after, change.missing, change.scanned) == ("old", "new", 37, True)
+    # What is added meanwhile, by whichever process, is found by both channels, and not lost on the new one.
+    for store, ref in ((new, "m1"), (old, "m2")):
+        (added,) = await add(store, note(f"Meanwhile {ref}.", external_ref=ref))
+        assert added.degraded == ()
+    assert await pending(new) == 0
+    for store in (new, old):
+        assert (await find(store, "meanwhile m2")).degraded == ("rerank_unavailable",)
+    assert await new.embedding.drain(T) == 39
+    assert await active_models(owner) == ["new"]
+    assert (await vectors_of(owner, "old"), await vectors_of(owner, "new")) == (103, 103)
+    assert await new.embedding.change(T) is None
+    for store in (new, old):
+        assert (await find(store, "note 3")).degraded == ("rerank_unavailable",)
+    assert await one(owner, "SELECT count(*) FROM memory.embed_queue") == (0,)
+
+
+async def test_where_the_model_before_is_out_of_reach_new_text_waits_for_the_new_one(
     open_store: OpenStore, word_server: ModelServer, owner: Owner
 ) -> None:
     old = await open_store(embed_url=word_server.url, model="old")
     await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(5)))
     new = await open_store(embed_url=word_server.url, model="new")
+    new._directory._factory = None
     (added,) = await add(new, note("Note 5.", external_ref="n5"))
     assert added.degraded == ("embed_unavailable",)
     assert "dense_unavailable" in (await find(new, "note 3")).degraded
-    assert await pending(new) > 0
-    assert await new.embedding.drain(T, slices=0) == 0
-    assert "dense_partial" in (await find(new, "note 3")).degraded
-    assert await pending(new) == 6
+    assert "dense_partial" in (await find(old, "note 3")).degraded
     assert await new.embedding.drain(T) == 6
     assert await active_models(owner) == ["new"]
-    assert await count_vectors(owner) == 6
     assert (await find(new, "note 3")).degraded == ("rerank_unavailable",)
-    (added,) = await add(new, note("Note 6.", external_ref="n6"))
-    assert added.degraded == ()
+
+
+async def test_a_model_of_other_dimensions_takes_over_likewise(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(3)))
+    with ModelServer() as wide:
+        wide.script(lambda request: _padded(embed_words(request)))
+        new = await open_store(embed_url=wide.url, model="wide")
+        assert (await find(new, "note 1")).degraded == ("rerank_unavailable",)
+        assert await new.backfill(T) == 3
+        assert await active_models(owner) == ["old"]
+        assert (await find(new, "note 1")).degraded == ("rerank_unavailable",)
+        assert await new.embedding.drain(T) == 3
+        assert await active_models(owner) == ["wide"]
+        assert (await find(new, "note 1")).degraded == ("rerank_unavailable",)
+
+
+def _padded(answer: Answer) -> Answer:
+    for item in answer.body["data"]:
+        item["embedding"] = [*item["embedding"], *item["embedding"]]
+    return answer
+
+
+async def test_a_change_ended_early_says_what_it_lacks(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(100)))
+    await old.embedding.drain(T)
+    new = await open_store(embed_url=word_server.url, model="new")
+    assert not await old.embedding.take_over_now(T)
+    await new.embedding.drain(T, slices=1)
+    assert await new.embedding.take_over_now(T)
+    assert await active_models(owner) == ["new"]
+    assert await pending(new) == 36
+    assert "dense_partial" in (await find(new, "note 3")).degraded
+    assert await new.embedding.drain(T) == 36
+    assert not await new.embedding.take_over_now(T)
+    assert (await find(new, "note 3")).degraded == ("rerank_unavailable",)
+
+
+async def test_a_change_that_is_given_up_costs_the_model_before_nothing(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(100)))
+    await old.embedding.drain(T)
+    new = await open_store(embed_url=word_server.url, model="new")
+    await new.embedding.drain(T, slices=1)
+    # Nothing of a process that knows of no change takes its queue away.
+    assert await old.embedding.drain(T) == 0
+    change = await new.embedding.change(T)
+    assert change is not None
+    assert change.missing == 36
+    again = await open_store(embed_url=word_server.url, model="old")
+    word_server.requests.clear()
+    assert await again.embedding.drain(T) == 0
+    assert await again.embedding.change(T) is None
+    assert not [request for request in word_server.requests if len(request.body["input"]) > 1]
+    assert await one(owner, "SELECT count(*) FROM memory.embed_queue") == (0,)
+    assert await active_models(owner) == ["old"]
+    assert await new.embedding.drain(T) == 0
+
+
+async def test_a_turn_that_is_embedded_anew_amid_a_change_is_so_in_both_tables(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    """One that came late stands before it, and its vectors hold that text."""
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, turn(1, "One."), turn(3, "Three."), turn(4, "Four."))
+    new = await open_store(embed_url=word_server.url, model="new")
+    await new.embedding.drain(T, slices=0)
+    await new.embedding.drain_generation(T, "g0", await chosen(new), slices=1)
+    assert await vectors_of(owner, "new") == 3
+    await add(new, turn(2, "Two."))
+    await new.embedding.drain(T)
+    assert await active_models(owner) == ["new"]
+    tables = {model: await rows_of(owner, model) for model in ("old", "new")}
+    assert tables["old"] == tables["new"]
+    assert len(tables["new"]) == 4
+
+
+async def chosen(store: PostgresDocumentStore) -> Target:
+    embedder = store.embedding._embedder
+    assert embedder is not None
+    claim = await store._registry.claim(T, embedder)
+    return Target(embedder, claim.space, Role.CHOSEN)
+
+
+async def rows_of(owner: Owner, model: str) -> list[tuple[Any, ...]]:
+    (key,) = await one(owner, f"SELECT model_key FROM memory.embed_model WHERE model_id = '{model}'")
+    found = await owner.execute(
+        f"SELECT chunk_id, embedding::text FROM memory.embedding_{key} ORDER BY chunk_id"
+    )
+    return await found.fetchall()
+
+
+async def test_changes_while_many_write_lose_no_vector(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    """Two models, a worker of each, writers of both; in the end the last chosen has a vector of everything."""
+    old = await open_store(embed_url=word_server.url, model="old")
+    await add(old, *(note(f"Note {i}.", external_ref=f"n{i}") for i in range(40)))
+    stores = [old, await open_store(embed_url=word_server.url, model="new")]
+    stop = asyncio.Event()
+
+    async def write(store: PostgresDocumentStore, name: str) -> int:
+        number = 0
+        while not stop.is_set():
+            await add(store, note(f"Written {name} {number}.", external_ref=f"{name}{number % 20}"))
+            number += 1
+        return number
+
+    async def work(store: PostgresDocumentStore) -> None:
+        while not stop.is_set():
+            await store.embedding.drain(T, slices=1)
+            await asyncio.sleep(0)
+
+    running = [
+        *(
+            asyncio.create_task(write(store, f"{place}{n}"))
+            for place, store in enumerate(stores)
+            for n in range(2)
+        ),
+        *(asyncio.create_task(work(store)) for store in stores for _ in range(2)),
+    ]
+    for store in (stores[1], stores[0], stores[1]):
+        await asyncio.sleep(0.4)
+        await store.backfill(T)
+    await asyncio.sleep(0.4)
+    stop.set()
+    written = await asyncio.gather(*running)
+    assert sum(filter(None, written)) > 20
+    await owner.execute("UPDATE memory.embed_queue SET not_before = now()")
+    await stores[1].embedding.drain(T)
+    assert await active_models(owner) == ["new"]
+    (key,) = await one(owner, "SELECT model_key FROM memory.embed_model WHERE status = 'active'")
+    assert await one(
+        owner,
+        "SELECT count(*) FROM memory.search_row r "
+        f"WHERE NOT EXISTS (SELECT FROM memory.embedding_{key} e WHERE e.chunk_id = r.chunk_id)",
+    ) == (0,)
+    assert await one(owner, "SELECT count(*) FROM memory.embed_queue") == (0,)
 
 
 async def test_a_change_back_makes_up_for_what_came_between(
@@ -380,8 +561,8 @@ async def test_a_running_worker_ends_a_change_of_models(
 
 
 @pytest.mark.parametrize(
-    "step",
-    ["embedding.EmbeddingService._enqueue_missing", "vectors.VectorRegistry.activate"],
+    ("step", "left"),
+    [("embedding.EmbeddingService._enqueue_missing", 6), ("vectors.VectorRegistry.take_over", 0)],
     ids=["before queueing", "before activating"],
 )
 async def test_a_crash_amid_a_change_of_models_is_mended(
@@ -390,8 +571,9 @@ async def test_a_crash_amid_a_change_of_models_is_mended(
     owner: Owner,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
+    left: int,
 ) -> None:
-    async def crash(*_: object) -> None:
+    async def crash(*_: object, **__: object) -> None:
         raise ConnectionAbortedError(step)
 
     old = await open_store(embed_url=word_server.url, model="old")
@@ -406,7 +588,8 @@ async def test_a_crash_amid_a_change_of_models_is_mended(
     await owner.execute("DELETE FROM memory.embed_queue")
     again = await open_store(embed_url=word_server.url, model="new")
     assert await again.embedding.due_tenants() == [T]
-    assert await again.embedding.drain(T) == 6
+    assert await again.embedding.drain(T) == left
+    assert await active_models(owner) == ["new"]
     assert await again.embedding.due_tenants() == []
     assert await count_vectors(owner) == 6
 
@@ -420,12 +603,14 @@ async def test_a_process_with_the_model_before_leaves_the_work_to_the_new_ones(
     new = await open_store(embed_url=word_server.url, model="new")
     await add(new, note("With the new one.", external_ref="n2"))
     await new.embedding.drain(T)
+    assert await active_models(owner) == ["new"]
     (added,) = await add(old, note("Plums.", external_ref="n3"))
     assert added.degraded == ("embed_unavailable",)
     assert await old.embedding.drain(T) == 0
     (added,) = await add(old, note("Pears.", external_ref="n4"))
     assert added.degraded == ("embed_unavailable",)
-    assert await one(owner, f"SELECT count(*) FROM {old_table}") == (1,)
+    # What the new process added while the model before served.
+    assert await one(owner, f"SELECT count(*) FROM {old_table}") == (2,)
     assert await active_models(owner) == ["new"]
     assert "dense_partial" in (await find(new, "plums")).degraded
     assert await new.embedding.drain(T) == 2
@@ -450,6 +635,7 @@ async def test_of_two_models_the_one_opened_last_is_chosen(
     await new.embedding.drain(T)
     assert await active_models(owner) == ["old"]
     await new.backfill(T)
+    await new.embedding.drain(T)
     assert await active_models(owner) == ["new"]
 
 

@@ -14,6 +14,8 @@ from corbits_memory.engine.generations import Generation, Generations
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.vectors import (
+    Claim,
+    Role,
     Standing,
     VectorRegistry,
     VectorSpace,
@@ -42,12 +44,25 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelChange:
+    """A change of models: names, and how many live chunks the new one still has to embed.
+
+    ``scanned``: all of them are counted already.
+    """
+
+    before: str
+    after: str
+    missing: int
+    scanned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """Whose vectors are made, and where they go. ``active``: only as long as searches read them there."""
+    """Whose vectors are made, and where they go, as long as the model has this role."""
 
     embedder: Embedder
     space: VectorSpace
-    active: bool = True
+    role: Role = Role.ACTIVE
 
 
 class EmbeddingService:
@@ -100,6 +115,7 @@ class EmbeddingService:
                 break
             target = await self.target_of(tenant_id, model_key)
             if target is not None:
+                await self._settle_refill(tenant_id, generation, target)
                 more = await self.drain_generation(tenant_id, generation, target, slices=left)
                 left = None if left is None else left - -(-more // SLICE_CHUNKS)
                 done += more
@@ -110,15 +126,16 @@ class EmbeddingService:
         embedder = await self._directory.of_key(tenant_id, model_key)
         async with self._database.tenant(tenant_id) as conn:
             space = await space_by_key(conn, tenant_id, model_key)
-        return None if embedder is None or space is None else Target(embedder, space, active=False)
+        return None if embedder is None or space is None else Target(embedder, space, Role.OTHER)
 
     async def drain_generation(
         self, tenant_id: str, generation: str, target: Target, *, slices: int | None = None
     ) -> int:
         """Embed what is due of a generation; the number of chunks done."""
         done = 0
+        refill = target.role is Role.CHOSEN
         while slices is None or slices > 0:
-            claimed = await self._claim(tenant_id, generation)
+            claimed = await self._claim(tenant_id, generation, refill=refill)
             if not claimed:
                 break
             try:
@@ -182,24 +199,44 @@ class EmbeddingService:
         if live is not None and live.pinned:
             target = await self._live_target(tenant_id, live)
             return 0 if target is None else await self._enqueue_missing(tenant_id, target.space)
-        space, standing = await self._registry.claim(tenant_id, self._embedder, by_hand=True)
-        queued = await self._enqueue_missing(tenant_id, space)
-        if standing is not Standing.ACTIVE:
-            await self._registry.activate(tenant_id, space)
+        claim = await self._registry.claim(tenant_id, self._embedder, by_hand=True)
+        queued = await self._scan(tenant_id, claim)
+        if claim.standing is Standing.CHOSEN:
+            await self._registry.take_over(tenant_id, claim.space)
         return queued
 
+    async def take_over_now(self, tenant_id: str) -> bool:
+        """End a change to the configured model, whatever it lacks. False: none is under way."""
+        live = await self._generations.live(tenant_id)
+        if self._embedder is None or live is None:
+            return False
+        claim = await self._registry.claim(tenant_id, self._embedder)
+        if claim.standing is not Standing.CHOSEN:
+            return False
+        if not claim.scanned:
+            await self._scan(tenant_id, claim)
+        taken = await self._registry.take_over(tenant_id, claim.space, unfilled=True)
+        if taken:
+            await self._settle_refill(tenant_id, live.id, Target(self._embedder, claim.space))
+        return taken
+
+    async def change(self, tenant_id: str) -> ModelChange | None:
+        """The change of models that is under way; None where there is none."""
+        async with self._database.tenant(tenant_id) as conn:
+            row = await (await conn.execute(self._queries["model_change"], {"tenant": tenant_id})).fetchone()
+        return (
+            None if row is None else ModelChange(before=row[0], after=row[1], scanned=row[2], missing=row[3])
+        )
+
     async def due_tenants(self) -> list[str]:
-        """Tenants with chunks to embed, and those whose change of models was interrupted."""
+        """Tenants with chunks to embed, and those whose vectors are of a model that this process replaces."""
         if self._embedder is None and not self._directory.builds:
             return []
         async with self._database.operator() as conn:
             rows = await (await conn.execute(self._queries["due_tenants"])).fetchall()
-            if self._embedder is not None:
-                rows += await (
-                    await conn.execute(
-                        self._queries["changing_tenants"], {"model_key": self._embedder.model_key}
-                    )
-                ).fetchall()
+            if self._embedder is not None and self._registry.opened_at is not None:
+                mine = {"model_key": self._embedder.model_key, "opened": self._registry.opened_at}
+                rows += await (await conn.execute(self._queries["changing_tenants"], mine)).fetchall()
         return sorted({row[0] for row in rows})
 
     async def pending(self, tenant_id: str, principal_id: str | None = None) -> Pending:
@@ -217,58 +254,105 @@ class EmbeddingService:
 
     async def _drain_live(self, tenant_id: str, live: Generation, slices: int | None) -> int:
         try:
-            if not live.pinned and not await self._settle(tenant_id):
-                return 0
-            target = await self._live_target(tenant_id, live)
+            if live.pinned or self._embedder is None:
+                target = await self._live_target(tenant_id, live)
+                return 0 if target is None else await self._fill(tenant_id, live, target, slices)
+            claim = await self._registry.claim(tenant_id, self._embedder)
         except EmbedError as error:
             await self._postpone(tenant_id, await self._claim(tenant_id, live.id), error)
             return 0
-        return 0 if target is None else await self.drain_generation(tenant_id, live.id, target, slices=slices)
+        if claim.standing is Standing.RETIRED:
+            return 0
+        if not claim.scanned:
+            queued = await self._scan(tenant_id, claim)
+            logger.info("another model: %d chunks of a tenant are queued to be embedded anew", queued)
+        if claim.standing is Standing.ACTIVE:
+            return await self._fill(tenant_id, live, Target(self._embedder, claim.space), slices)
+        return await self._change(tenant_id, live, claim, self._embedder, slices)
+
+    async def _fill(self, tenant_id: str, live: Generation, target: Target, slices: int | None) -> int:
+        await self._settle_refill(tenant_id, live.id, target)
+        return await self.drain_generation(tenant_id, live.id, target, slices=slices)
+
+    async def _change(
+        self, tenant_id: str, live: Generation, claim: Claim, embedder: Embedder, slices: int | None
+    ) -> int:
+        """New chunks for the model that serves, as far as it can be reached; then a refill for the chosen one, which
+        takes over when none is left."""
+        done = 0
+        serving = await self._serving(tenant_id, claim)
+        if serving is not None:
+            done = await self.drain_generation(tenant_id, live.id, serving, slices=slices)
+        left = None if slices is None else slices - -(-done // SLICE_CHUNKS)
+        chosen = Target(embedder, claim.space, Role.CHOSEN)
+        done += await self.drain_generation(tenant_id, live.id, chosen, slices=left)
+        if await self._registry.take_over(tenant_id, claim.space):
+            # What is new and could not be embedded by the model before.
+            rest = await self.drain_generation(tenant_id, live.id, Target(embedder, claim.space), slices=left)
+            done += rest
+        return done
 
     async def _live_target(self, tenant_id: str, live: Generation) -> Target | None:
         """None: the vectors of the live generation are for another process to make."""
         if live.pinned and live.model_key is not None:
             target = await self.target_of(tenant_id, live.model_key)
-            return None if target is None else replace(target, active=True)
+            return None if target is None else replace(target, role=Role.ACTIVE)
         if self._embedder is None:
             return None
-        space, standing = await self._registry.claim(tenant_id, self._embedder)
-        return Target(self._embedder, space) if standing is Standing.ACTIVE else None
+        claim = await self._registry.claim(tenant_id, self._embedder)
+        if claim.standing is Standing.CHOSEN:
+            return await self._serving(tenant_id, claim)
+        return Target(self._embedder, claim.space) if claim.standing is Standing.ACTIVE else None
+
+    async def _serving(self, tenant_id: str, claim: Claim) -> Target | None:
+        """The model that searches read until the chosen one takes over; None when this process can't reach it."""
+        target = None if claim.serving is None else await self.target_of(tenant_id, claim.serving)
+        return None if target is None else replace(target, role=Role.ACTIVE)
+
+    async def _scan(self, tenant_id: str, claim: Claim) -> int:
+        queued = await self._enqueue_missing(tenant_id, claim.space, refill=claim.standing is Standing.CHOSEN)
+        await self._registry.note_scanned(tenant_id, claim.space)
+        return queued
+
+    async def _settle_refill(self, tenant_id: str, generation: str, target: Target) -> None:
+        """What a change of models left behind that came to no end."""
+        query = target.space.compose(self._queries["settle_refill"])
+        while True:
+            async with self._database.tenant(tenant_id) as conn:
+                held = await self._registry.hold(conn, tenant_id, target.space, target.role)
+                if held is None or held.refill:
+                    return
+                row = await (
+                    await conn.execute(query, {"tenant": tenant_id, "generation": generation})
+                ).fetchone()
+            if row is None or not row[0]:
+                return
 
     async def _due_generations(self, tenant_id: str) -> list[tuple[str, str]]:
         async with self._database.tenant(tenant_id) as conn:
             rows = await conn.execute(self._queries["due_generations"], {"tenant": tenant_id})
             return [(row[0], row[1]) for row in await rows.fetchall()]
 
-    async def _settle(self, tenant_id: str) -> bool:
-        """Bring a change of models to its end. False: the tenant's vectors are for another process to make."""
-        if self._embedder is None:
-            return False
-        space, standing = await self._registry.claim(tenant_id, self._embedder)
-        if standing is not Standing.CHOSEN:
-            return standing is Standing.ACTIVE
-        queued = await self._enqueue_missing(tenant_id, space)
-        logger.info("another model: %d chunks of a tenant are queued to be embedded anew", queued)
-        return await self._registry.activate(tenant_id, space)
-
-    async def _enqueue_missing(self, tenant_id: str, space: VectorSpace) -> int:
+    async def _enqueue_missing(self, tenant_id: str, space: VectorSpace, *, refill: bool = False) -> int:
         """In pages, each a transaction; twice is as good as once."""
         query = space.compose(self._queries["enqueue_missing"])
         after, queued = "", 0
         while True:
             async with self._database.tenant(tenant_id) as conn:
-                row = await (await conn.execute(query, {"tenant": tenant_id, "after": after})).fetchone()
+                page = {"tenant": tenant_id, "after": after, "refill": refill}
+                row = await (await conn.execute(query, page)).fetchone()
             if row is None or row[0] is None:
                 return queued
             after, queued = row[0], queued + row[1]
 
-    async def _claim(self, tenant_id: str, generation: str) -> list[str]:
+    async def _claim(self, tenant_id: str, generation: str, *, refill: bool = False) -> list[str]:
         async with self._database.tenant(tenant_id) as conn:
             cursor = await conn.execute(
                 self._queries["claim_chunks"],
                 {
                     "tenant": tenant_id,
                     "generation": generation,
+                    "refill": refill,
                     "limit": SLICE_CHUNKS,
                     "lease": LEASE_SECONDS,
                 },
@@ -296,7 +380,8 @@ class EmbeddingService:
         parameters = {"tenant": tenant_id, "chunks": chunks}
         async with self._database.tenant(tenant_id) as conn:
             # Else a process with the model before would take off the queue what the new table lacks.
-            if not await self._registry.hold(conn, tenant_id, space, active=target.active):
+            held = await self._registry.hold(conn, tenant_id, space, target.role)
+            if held is None:
                 await conn.execute(self._queries["release_chunks"], parameters)
                 return False
             parameters["enqueued"] = [row["enqueued_at"] for row in rows]
@@ -306,7 +391,10 @@ class EmbeddingService:
                     space.compose(self._queries["store_vectors"]),
                     {**parameters, "vectors": [vector_text(v) for v in vectors]},
                 )
-                await conn.execute(self._queries["dequeue_chunks"], parameters)
+                if held.refill:
+                    await conn.execute(self._queries["refill_chunks"], parameters)
+                else:
+                    await conn.execute(self._queries["dequeue_chunks"], parameters)
         return True
 
     async def _release(self, tenant_id: str, chunk_ids: Sequence[str]) -> None:

@@ -27,9 +27,9 @@ T = TypeVar("T")
 Connection = psycopg.AsyncConnection[TupleRow]
 
 RETRIES = 5
-_RUN_AGAIN = ("40001", "40P01", "23503")
-"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock, and a row
-that has gone between being read and being referred to."""
+_RUN_AGAIN = ("40001", "40P01", "23503", "42P01")
+"""SQLSTATEs after which the same transaction may simply run again: serialization failure, deadlock, and a row or
+an unused model's table that has gone between being read and being referred to."""
 
 CLUSTER_PREAMBLE = (
     " SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL hnsw.ef_search = 250;"

@@ -23,6 +23,7 @@ from corbits_memory.engine.idempotency import IdempotencyService
 from corbits_memory.engine.migrate import migration_status
 from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
+from corbits_memory.engine.pruning import ModelPruner
 from corbits_memory.engine.push import PushWorker
 from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.replay.transforms import Transforms
@@ -143,6 +144,7 @@ class PostgresDocumentStore:
             generations=self._generations,
             directory=self._directory,
         )
+        self.pruner = ModelPruner(self._database)
         self.statistics = StatisticsService(self._database)
         self.idempotency = IdempotencyService(self._database)
         self.replays = ReplayService(
@@ -213,6 +215,11 @@ class PostgresDocumentStore:
             supports_feed=True,
             supports_retention=True,
         )
+
+    @property
+    def model_key(self) -> str | None:
+        """Of the configured embedding model; None without one."""
+        return None if self._embedder is None else self._embedder.model_key
 
     @property
     def second_lock(self) -> bool:

@@ -17,7 +17,7 @@ from corbits_memory.engine.distribution import follow
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import APP_ROLE, Connection, Database
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.errors import DimsOutOfBoundsError, EmbedError, MemoryError
+from corbits_memory.errors import DatabaseError, DimsOutOfBoundsError, EmbedError, MemoryError
 from corbits_memory.ports import Embedder
 
 logger = logging.getLogger("corbits_memory.vectors")
@@ -74,6 +74,8 @@ class _Model:
     model_key: str
     status: str
     chosen_at: datetime
+    replaced_by: str | None
+    scanned: bool
 
     def is_newer_than(self, other: "_Model") -> bool:
         return (self.chosen_at, self.model_key) > (other.chosen_at, other.model_key)
@@ -95,9 +97,44 @@ class Standing(StrEnum):
     ACTIVE = "active"
     """Its vectors are what searches read; missing ones stand in the queue."""
     CHOSEN = "chosen"
-    """It is to become the active one, as soon as all that its table lacks is queued. None is active until then."""
+    """It is to become the active one as soon as its table lacks nothing; the one before serves until then."""
     RETIRED = "retired"
     """A process that opened later has another model: this one stores no vectors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A model's space at a tenant, and its standing."""
+
+    space: VectorSpace
+    standing: Standing
+    scanned: bool = True
+    """All that its table lacked stands in the queue."""
+    serving: str | None = None
+    """Where it is the chosen one: the model that searches read meanwhile."""
+    replaced: bool = False
+    """Where it is the active one: another is to take its place."""
+
+
+class Role(StrEnum):
+    """Whose vectors a model makes."""
+
+    ACTIVE = "active"
+    """Those that searches read."""
+    CHOSEN = "chosen"
+    """Those that searches are to read."""
+    OTHER = "other"
+    """Those of a generation that is not live."""
+
+
+_HOLD = {Role.ACTIVE: "hold_active_model", Role.CHOSEN: "hold_chosen_model", Role.OTHER: "hold_model"}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """``refill``: what is stored now, the model that is to replace this one lacks."""
+
+    refill: bool
 
 
 class VectorRegistry:
@@ -108,9 +145,10 @@ class VectorRegistry:
     last process opened that came with it: the newest is the chosen one. A change of models has three steps,
     each durable, so that a crash between them is mended by whoever goes on:
 
-    1. :meth:`claim`: the model before is no longer active, and nobody stores vectors of it any more;
-    2. whatever the new table lacks is queued (``EmbeddingService``, in the worker);
-    3. :meth:`activate`: searches read the new table, and say that it is partial while the queue is not empty.
+    1. :meth:`claim` notes at the model before that it is to be replaced. It goes on to serve and to be filled,
+       and what is stored in its table from now on is kept in the queue as a refill of the other's;
+    2. whatever the new table lacks is queued as such a refill (``EmbeddingService``, in the worker), and embedded;
+    3. :meth:`take_over`, once no refill is left: searches read the new table.
     """
 
     def __init__(self, database: Database, *, vector_type: str) -> None:
@@ -119,46 +157,54 @@ class VectorRegistry:
         self._queries = load_queries("vectors")
         self._opened_at: datetime | None = None
         self._active: dict[tuple[str, str], VectorSpace] = {}
-        self._tables: set[str] = set()
         self._retired: set[str] = set()
 
+    @property
+    def opened_at(self) -> datetime | None:
+        """By the database's clock: what :meth:`claim` decides by."""
+        return self._opened_at
+
     async def open(self) -> None:
-        """Note when this process opened, by the database's clock: what :meth:`claim` decides by."""
+        """Note when this process opened."""
         async with self._database.operator() as conn:
             row = await (await conn.execute("SELECT clock_timestamp()")).fetchone()
         self._opened_at = None if row is None else row[0]
 
-    async def claim(
-        self, tenant_id: str, embedder: Embedder, *, by_hand: bool = False
-    ) -> tuple[VectorSpace, Standing]:
+    async def claim(self, tenant_id: str, embedder: Embedder, *, by_hand: bool = False) -> Claim:
         """Ensure the model's space, and find out or decide whether it is the one that the tenant uses.
 
-        At once active where no other model ever was: what was captured without one stands in the queue
-        already. ``by_hand``: an operator asks for this model now, whoever opened when.
+        At once active where no other model is: what was captured without one stands in the queue already.
+        ``by_hand``: an operator asks for this model now, whoever opened when.
         """
         known = self._active.get((tenant_id, embedder.model_key))
         if known is not None and not by_hand:
-            return known, Standing.ACTIVE
+            return Claim(space=known, standing=Standing.ACTIVE)
         space = await self._created(embedder)
         async with self._database.tenant(tenant_id) as conn:
+            await self._hold_table(conn, space)
             # Behind the lock of the registry, which a promotion holds: it is seen whole or not at all.
             await conn.execute(self._queries["lock_registry"], {"tenant": tenant_id})
             if await self._pinned(conn, tenant_id) is not None:
-                return space, Standing.RETIRED
+                return Claim(space=space, standing=Standing.RETIRED)
             others, mine = await self._models(
                 conn, tenant_id, space, since=None if by_hand else self._opened_at
             )
-            standing = await self._decide(conn, tenant_id, mine, others)
-        if standing is Standing.ACTIVE:
+            claim = await self._decide(conn, tenant_id, space, mine, others)
+        if claim.standing is Standing.ACTIVE and claim.scanned and not claim.replaced:
             self._active[tenant_id, space.model_key] = space
-        elif standing is Standing.RETIRED and tenant_id not in self._retired:
+        elif claim.standing is Standing.RETIRED and tenant_id not in self._retired:
             self._retired.add(tenant_id)
             logger.warning(
                 "a tenant's vectors are of another model than %s: a process with that one was opened later. "
-                "Restart this one, or run: corbits-memory embed backfill",
+                "Restart this one, or run: corbits-memory embed switch",
                 space.model_id,
             )
-        return space, standing
+        return claim
+
+    async def note_scanned(self, tenant_id: str, space: VectorSpace) -> None:
+        """All that the model's table lacks stands in the queue now."""
+        async with self._database.tenant(tenant_id) as conn:
+            await self._set_scanned(conn, tenant_id, space.model_key, scanned=True)
 
     async def ensure(self, tenant_id: str, embedder: Embedder) -> VectorSpace:
         """Register a model for a replay and create its table; nothing else changes.
@@ -172,6 +218,7 @@ class VectorRegistry:
             raise EmbedError(wrong_dims(space.dims, known))
         space = await self._created(embedder)
         async with self._database.tenant(tenant_id) as conn:
+            await self._hold_table(conn, space)
             await self._register(conn, tenant_id, space, _LONG_AGO)
         return space
 
@@ -181,35 +228,32 @@ class VectorRegistry:
         for query in ("lock_registry", "lock_models", "step_back_models", "choose_model"):
             await conn.execute(self._queries[query], parameters)
 
-    async def activate(self, tenant_id: str, space: VectorSpace) -> bool:
-        """The last step of a change of models. False: another model has been chosen meanwhile."""
+    async def take_over(self, tenant_id: str, space: VectorSpace, *, unfilled: bool = False) -> bool:
+        """The last step of a change of models. False: its table lacks something still, or it is not the chosen one.
+
+        ``unfilled``: also when something is lacking; that is a gap, then, until it is filled.
+        """
         async with self._database.tenant(tenant_id) as conn:
             others, mine = await self._models(conn, tenant_id, space, since=_LONG_AGO)
-            if any(other.is_newer_than(mine) for other in others):
+            serving = next((other for other in others if other.status == "active"), None)
+            if serving is None or serving.replaced_by != space.model_key or not mine.scanned:
                 return False
             if await self._pinned(conn, tenant_id) is not None:
                 return False
-            await self._set_active(conn, tenant_id, space.model_key)
-        self._active[tenant_id, space.model_key] = space
+            left = await (await conn.execute(self._queries["refilling"], {"tenant": tenant_id})).fetchone()
+            if left is not None and left[0] and not unfilled:
+                return False
+            await self._set_active(conn, tenant_id, space.model_key, before=serving.model_key)
         logger.info("a tenant's searches now read the vectors of %s", space.model_id)
         return True
 
-    async def hold(
-        self, conn: Connection, tenant_id: str, space: VectorSpace, *, active: bool = True
-    ) -> bool:
-        """Keep the model active (or, for a generation that isn't live, registered) until the transaction ends.
-
-        False: it is not, and not held to be any more.
-        """
+    async def hold(self, conn: Connection, tenant_id: str, space: VectorSpace, role: Role) -> Held | None:
+        """Keep the model in its role until the transaction ends. None: it is not in it any more."""
         parameters = {"tenant": tenant_id, "model_key": space.model_key}
-        if not active:
-            return (
-                await (await conn.execute(self._queries["hold_model"], parameters)).fetchone()
-            ) is not None
-        held = await (await conn.execute(self._queries["hold_active_model"], parameters)).fetchone()
-        if held is None:
+        row = await (await conn.execute(self._queries[_HOLD[role]], parameters)).fetchone()
+        if role is Role.ACTIVE and row is None:
             self._active.pop((tenant_id, space.model_key), None)
-        return held is not None
+        return None if row is None else Held(refill=role is Role.ACTIVE and row[0] is not None)
 
     async def _pinned(self, conn: Connection, tenant_id: str) -> str | None:
         """The model of the live generation, where its replay's config names one."""
@@ -218,10 +262,17 @@ class VectorRegistry:
 
     async def _created(self, embedder: Embedder) -> VectorSpace:
         space = await self._space_of(embedder)
-        if space.table not in self._tables:
-            await self._create_table(space)
-            self._tables.add(space.table)
+        await self._create_table(space)
         return space
+
+    async def _hold_table(self, conn: Connection, space: VectorSpace) -> None:
+        """Keep the table, to the end of the transaction. Raises ``DatabaseError`` where it was just dropped."""
+        parameters = {"name": f"memory.{space.table}"}
+        row = await (await conn.execute(self._queries["hold_table"], parameters)).fetchone()
+        if row is None or row[0] is None:
+            raise DatabaseError(
+                "The model's table was dropped at this moment, as no tenant used it; try again."
+            )
 
     async def _models(
         self, conn: Connection, tenant_id: str, space: VectorSpace, *, since: datetime | None
@@ -236,23 +287,43 @@ class VectorRegistry:
         mine = models.pop(space.model_key)
         return list(models.values()), mine
 
-    async def _decide(self, conn: Connection, tenant_id: str, mine: _Model, others: list[_Model]) -> Standing:
-        if any(other.is_newer_than(mine) for other in others):
-            return Standing.RETIRED
+    async def _decide(
+        self, conn: Connection, tenant_id: str, space: VectorSpace, mine: _Model, others: list[_Model]
+    ) -> Claim:
+        newest = not any(other.is_newer_than(mine) for other in others)
         if mine.status == "active":
-            return Standing.ACTIVE
-        if not others:
+            if newest and mine.replaced_by is not None:
+                await self._set_replaced(conn, tenant_id, None)
+            replaced = not newest and mine.replaced_by is not None
+            return Claim(space=space, standing=Standing.ACTIVE, scanned=mine.scanned, replaced=replaced)
+        if not newest:
+            return Claim(space=space, standing=Standing.RETIRED)
+        serving = next((other for other in others if other.status == "active"), None)
+        if serving is None:
             await self._set_active(conn, tenant_id, mine.model_key)
-            return Standing.ACTIVE
-        await conn.execute(
-            self._queries["step_back_models"], {"tenant": tenant_id, "model_key": mine.model_key}
-        )
-        return Standing.CHOSEN
+            await self._set_scanned(conn, tenant_id, mine.model_key, scanned=not others)
+            return Claim(space=space, standing=Standing.ACTIVE, scanned=not others)
+        scanned = mine.scanned
+        if serving.replaced_by != mine.model_key:
+            scanned = False
+            await self._set_replaced(conn, tenant_id, mine.model_key)
+            await self._set_scanned(conn, tenant_id, mine.model_key, scanned=False)
+        return Claim(space=space, standing=Standing.CHOSEN, scanned=scanned, serving=serving.model_key)
 
-    async def _set_active(self, conn: Connection, tenant_id: str, model_key: str) -> None:
-        parameters = {"tenant": tenant_id, "model_key": model_key}
+    async def _set_active(
+        self, conn: Connection, tenant_id: str, model_key: str, *, before: str | None = None
+    ) -> None:
+        parameters = {"tenant": tenant_id, "model_key": model_key, "before": before}
         await conn.execute(self._queries["step_back_models"], parameters)
         await conn.execute(self._queries["activate_model"], parameters)
+
+    async def _set_replaced(self, conn: Connection, tenant_id: str, model_key: str | None) -> None:
+        await conn.execute(self._queries["replace_model"], {"tenant": tenant_id, "replaced_by": model_key})
+
+    async def _set_scanned(self, conn: Connection, tenant_id: str, model_key: str, *, scanned: bool) -> None:
+        await conn.execute(
+            self._queries["note_scanned"], {"tenant": tenant_id, "model_key": model_key, "scanned": scanned}
+        )
 
     async def _space_of(self, embedder: Embedder) -> VectorSpace:
         dims = await embedder.dims()
@@ -296,7 +367,7 @@ class VectorRegistry:
             row = await exists.fetchone()
             if row and row[0] is not None:
                 return
-            await conn.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"memory.{space.table}"])
+            await conn.execute(self._queries["lock_table"], {"name": f"memory.{space.table}"})
             await conn.execute(_table_ddl(space, second_lock=self._database.second_lock))
             await follow(conn)
             logger.info("vector table %s, %s", space.table, space.type)
@@ -306,7 +377,7 @@ def wrong_dims(dims: int, space: VectorSpace) -> str:
     return (
         f"The model {space.model_id} answered with {dims} dimensions, but its table holds {space.dims}. "
         "If the endpoint now serves another model, give it another name in EMBED_MODEL and run: "
-        "corbits-memory embed backfill"
+        "corbits-memory embed switch"
     )
 
 

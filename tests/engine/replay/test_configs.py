@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from corbits_memory.core.limits import CHUNK_TOKENS_MAX, CHUNK_TOKENS_MIN
+from corbits_memory.core.strategies import BUILT_IN
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import (
     InvalidInputError,
@@ -189,13 +190,13 @@ def test_every_parameter_has_its_range(field: str, low: float, high: float, step
 )
 def test_what_is_wrong_is_named_and_not_repeated(params: object, problem: str) -> None:
     with pytest.raises(InvalidInputError, match=problem) as caught:
-        transform_params(params)
+        transform_params(params, strategies=BUILT_IN)
     assert "u:p" not in str(caught.value.details)
 
 
 async def test_stored_params_are_checked_again(store: PostgresDocumentStore, owner: Owner) -> None:
     run = await begin(store)
-    await owner.execute("""UPDATE memory.transform_config SET params = '{"chunk": {"strategy": "gone"}}'""")
+    await owner.execute("""UPDATE memory.transform_config SET params = '{"chunk": {"strategy": 7}}'""")
     with pytest.raises(InvalidInputError):
         await store._generations.get(T, run.generation)
 

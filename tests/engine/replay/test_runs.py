@@ -245,7 +245,7 @@ async def test_a_config_that_can_not_be_read_any_more_ends_its_run(store_of: Ope
     await owner.execute("""UPDATE memory.transform_config SET params = '{"chunk": {"strategy": "gone"}}'""")
     run = await work(store, run)
     assert run.status is RunStatus.FAILED
-    assert "chunk.strategy must be one of: token.recursive" in (run.error or "")
+    assert "No chunk strategy 'gone' is installed here" in (run.error or "")
 
 
 # --- what can't be read ---

@@ -25,11 +25,13 @@ OPERATORS = {
     ("distribution", "distributed"): "catalogs",
     ("feed", "newest"): "the counters of all tenants that are followed in this process, in one look",
     ("idempotency", "expired_tenants"): "the sweep finds whose keys are old",
+    ("models", "is_registered"): "whether a table of vectors is anybody's",
+    ("models", "tenants_of_models"): "an operator removes models that nobody uses",
     ("push", "claim"): "a worker takes the next subscription that is due, whoever's it is",
     ("push", "next_retry"): "when the next delivery is due, whoever's it is",
     ("statistics", "stale_tenants"): "the worker finds who has outgrown its counts",
     ("transform", "running_runs"): "a worker looks for runs that have slices to do",
-    ("vectors", "changing_tenants"): "the worker finds whose change of models was interrupted",
+    ("vectors", "changing_tenants"): "the worker finds whose vectors are of a model that is replaced",
     ("vectors", "due_tenants"): "the worker finds whose chunks wait",
 }
 """Statements of the owner, in the background, that look over all tenants; on a cluster each node answers a part."""

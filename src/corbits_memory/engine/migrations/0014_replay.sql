@@ -97,10 +97,18 @@ CREATE POLICY tenant ON memory.transform_secret USING (false)
 ALTER TABLE memory.embed_queue ADD generation text COLLATE "C" NOT NULL DEFAULT 'g0';
 UPDATE memory.embed_queue q SET generation = r.generation FROM memory.search_row r
 WHERE r.tenant_id = q.tenant_id AND r.chunk_id = q.chunk_id AND r.generation <> q.generation;
+-- A change of models: the one before serves until the other has all vectors. What waits only for the other is no gap.
+ALTER TABLE memory.embed_queue ADD refill boolean NOT NULL DEFAULT false;
+ALTER TABLE memory.embed_model
+  -- Of the active one: which model is to take its place. What is stored here then waits for that one, too.
+  ADD replaced_by text COLLATE "C" CHECK (replaced_by ~ '^[a-f0-9]{16}$'),
+  -- All that its table lacked when it was chosen stands in the queue.
+  ADD scanned boolean NOT NULL DEFAULT false;
+UPDATE memory.embed_model SET scanned = true WHERE status = 'active';
 DROP INDEX memory.embed_queue_due;
-CREATE INDEX embed_queue_due ON memory.embed_queue (tenant_id, generation, not_before, chunk_id);
+CREATE INDEX embed_queue_due ON memory.embed_queue (tenant_id, generation, refill, not_before, chunk_id);
 DROP INDEX memory.embed_queue_owner;
-CREATE INDEX embed_queue_owner ON memory.embed_queue (tenant_id, generation, owner_id);
+CREATE INDEX embed_queue_owner ON memory.embed_queue (tenant_id, generation, owner_id) WHERE NOT refill;
 
 -- In how many rows each term stands: among those in scope when they are few, else by the tenant's statistics, or
 -- (before they were first counted, and in a generation that was not counted) by a bounded count.
@@ -178,7 +186,7 @@ BEGIN
     AND (m.status = 'active' OR searched <> live);
   dense_ready := found;
   partial := EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = tenant
-                     AND q.generation = searched AND q.owner_id = p_scope ->> 'principal');
+                     AND q.generation = searched AND q.owner_id = p_scope ->> 'principal' AND NOT q.refill);
   scope := memory.scope_predicate(p_scope);
   SELECT * INTO lex FROM memory.lexical_candidates(p_scope, p_query, p_required, p_excluded, p_limit, p_small);
   visible := lex.visible;

@@ -38,4 +38,4 @@ ORDER BY r.chunk_id FOR UPDATE
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
 SELECT %(tenant)s, r.chunk_id, r.generation, r.owner_id FROM memory.search_row r
 WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s) ORDER BY r.chunk_id
-ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp(), not_before = now()
+ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp(), not_before = now(), refill = false

@@ -10,7 +10,7 @@ SELECT * FROM memory.retrieve(%(scope)s, %(query)s, %(required)s, %(excluded)s, 
 -- The compat profile's two lists.
 SELECT coalesce(%(generation)s::text, s.live_generation) AS searched, m.model_key IS NOT NULL AS dense_ready,
   EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = s.tenant_id AND q.owner_id = %(principal)s
-    AND q.generation = coalesce(%(generation)s::text, s.live_generation)) AS partial,
+    AND NOT q.refill AND q.generation = coalesce(%(generation)s::text, s.live_generation)) AS partial,
   r.*
 FROM memory.tenant_state s
 LEFT JOIN memory.embed_model m ON m.tenant_id = s.tenant_id AND m.model_key = %(model_key)s AND m.dims = %(dims)s

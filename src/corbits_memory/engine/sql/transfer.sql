@@ -86,7 +86,8 @@ ORDER BY c.version_id, c.ordinal LIMIT %(limit)s
 -- The vectors of the caller's own text. One that waits to be made anew holds what it should not.
 SELECT e.chunk_id, e.embedding::text FROM {table} e
 WHERE e.tenant_id = %(tenant)s AND e.chunk_id = ANY (%(chunks)s) AND (%(all)s OR e.owner_id = %(principal)s)
-  AND NOT EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = %(tenant)s AND q.chunk_id = e.chunk_id)
+  AND NOT EXISTS (SELECT FROM memory.embed_queue q WHERE q.tenant_id = %(tenant)s AND q.chunk_id = e.chunk_id
+                  AND NOT q.refill)
 
 -- name: turns_before
 -- With which turn's text some turns are embedded: the one before, among those with the same readers.

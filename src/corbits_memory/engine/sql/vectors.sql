@@ -14,9 +14,18 @@ WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s
 -- One change of a tenant's models at a time.
 SELECT pg_advisory_xact_lock(hashtext('memory.embed_model'), hashtext(%(tenant)s))
 
+-- name: lock_table
+-- One creates or drops a table of vectors at a time.
+SELECT pg_advisory_xact_lock(hashtext(%(name)s))
+
+-- name: hold_table
+-- Whether a table of vectors is there; nobody drops it before the transaction ends.
+SELECT to_regclass(%(name)s) FROM (SELECT pg_advisory_xact_lock_shared(hashtext(%(name)s)) OFFSET 0) AS locked
+
 -- name: lock_models
 -- The tenant's models. The lock waits for whoever stores vectors.
-SELECT model_key, status, updated_at FROM memory.embed_model WHERE tenant_id = %(tenant)s ORDER BY id FOR UPDATE
+SELECT model_key, status, updated_at, replaced_by, scanned FROM memory.embed_model WHERE tenant_id = %(tenant)s
+ORDER BY id FOR UPDATE
 
 -- name: register_model
 -- Put a model into the registry, or refresh what it is. updated_at: when the last process opened that came with it.
@@ -30,23 +39,40 @@ ON CONFLICT (tenant_id, model_key) DO UPDATE SET model_id = excluded.model_id, d
 
 -- name: step_back_models
 -- All models of the tenant but one become ready.
-UPDATE memory.embed_model SET status = 'ready'
+UPDATE memory.embed_model SET status = 'ready', replaced_by = NULL
 WHERE tenant_id = %(tenant)s AND status = 'active' AND model_key <> %(model_key)s
 
 -- name: activate_model
--- One model becomes the active one.
-UPDATE memory.embed_model SET status = 'active'
-WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status <> 'active'
+-- One model becomes the active one. The sample is of the tenant's chunks, whatever model they are embedded by.
+UPDATE memory.embed_model m SET status = 'active', replaced_by = NULL, sample = coalesce((
+  SELECT o.sample FROM memory.embed_model o WHERE o.tenant_id = %(tenant)s AND o.model_key = %(before)s), m.sample)
+WHERE m.tenant_id = %(tenant)s AND m.model_key = %(model_key)s AND m.status <> 'active'
+
+-- name: replace_model
+-- The active model stays so until another has all vectors, or (NULL) as long as it likes.
+UPDATE memory.embed_model SET replaced_by = %(replaced_by)s
+WHERE tenant_id = %(tenant)s AND status = 'active' AND replaced_by IS DISTINCT FROM %(replaced_by)s
+
+-- name: note_scanned
+-- Whether all that a model's table lacked when it was chosen stands in the queue.
+UPDATE memory.embed_model SET scanned = %(scanned)s
+WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND scanned <> %(scanned)s
 
 -- name: hold_active_model
--- Whether a model is the active one; it stays so to the end of the transaction. The weakest lock that
--- lock_models waits for: a redrawn sample doesn't.
-SELECT FROM memory.embed_model WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status = 'active'
+-- Whether a model is the active one, and which is to replace it; both stay so to the end of the transaction. The
+-- weakest lock that lock_models waits for: a redrawn sample doesn't.
+SELECT replaced_by FROM memory.embed_model WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s AND status = 'active'
+FOR KEY SHARE
+
+-- name: hold_chosen_model
+-- Whether a model is to replace the active one; it stays so to the end of the transaction.
+SELECT FROM memory.embed_model WHERE tenant_id = %(tenant)s AND replaced_by = %(model_key)s AND status = 'active'
 FOR KEY SHARE
 
 -- name: choose_model
 -- One model becomes the active one, chosen later than any process opened. Its sample was of another generation.
-UPDATE memory.embed_model SET status = 'active', updated_at = clock_timestamp(), sample = NULL
+UPDATE memory.embed_model SET status = 'active', updated_at = clock_timestamp(), sample = NULL, replaced_by = NULL,
+  scanned = true
 WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s
 
 -- name: hold_model
@@ -54,11 +80,15 @@ WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s
 SELECT FROM memory.embed_model WHERE tenant_id = %(tenant)s AND model_key = %(model_key)s FOR KEY SHARE
 
 -- name: changing_tenants
--- Whose change to this model was begun and not ended: it is the last chosen, and none is active.
+-- Whose active model came with a process that opened before this one, and is not this one's; but for generations whose
+-- replay brought it.
 SELECT m.tenant_id FROM memory.embed_model m
-WHERE m.model_key = %(model_key)s AND m.status <> 'active' AND NOT EXISTS (
-  SELECT FROM memory.embed_model o WHERE o.tenant_id = m.tenant_id
-    AND (o.status = 'active' OR (o.updated_at, o.model_key) > (m.updated_at, m.model_key)))
+WHERE m.status = 'active' AND m.model_key <> %(model_key)s AND NOT EXISTS (
+    SELECT FROM memory.embed_model o WHERE o.tenant_id = m.tenant_id AND o.updated_at > %(opened)s)
+  AND NOT EXISTS (
+    SELECT FROM memory.tenant_state s JOIN memory.transform_run r ON r.tenant_id = s.tenant_id
+      AND r.generation = s.live_generation AND r.pinned
+    WHERE s.tenant_id = m.tenant_id)
 ORDER BY m.tenant_id LIMIT 1000
 
 -- name: enqueue_missing
@@ -70,8 +100,9 @@ WITH page AS (
   JOIN memory.tenant_state t ON t.tenant_id = %(tenant)s
   LEFT JOIN {table} e ON e.tenant_id = %(tenant)s AND e.chunk_id = r.chunk_id
 ), queued AS (
-  INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
-  SELECT %(tenant)s, chunk_id, generation, owner_id FROM page WHERE missing ON CONFLICT DO NOTHING RETURNING chunk_id
+  INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id, refill)
+  SELECT %(tenant)s, chunk_id, generation, owner_id, %(refill)s FROM page WHERE missing
+  ON CONFLICT DO NOTHING RETURNING chunk_id
 )
 SELECT max(page.chunk_id) AS last, (SELECT count(*) FROM queued) AS queued FROM page
 
@@ -92,7 +123,7 @@ LIMIT 1000
 -- A generation's next chunks that are due, leased: a worker that dies loses them by time.
 WITH due AS (
   SELECT q.chunk_id FROM memory.embed_queue q
-  WHERE q.tenant_id = %(tenant)s AND q.generation = %(generation)s AND q.not_before <= now()
+  WHERE q.tenant_id = %(tenant)s AND q.generation = %(generation)s AND q.refill = %(refill)s AND q.not_before <= now()
   ORDER BY q.not_before, q.chunk_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE memory.embed_queue q SET not_before = now() + make_interval(secs => %(lease)s), attempts = q.attempts + 1
@@ -147,6 +178,46 @@ ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET embedding = excluded.embedding, 
 DELETE FROM memory.embed_queue q USING unnest(%(chunks)s::text[], %(enqueued)s::timestamptz[]) AS d(chunk_id, enqueued_at)
 WHERE q.tenant_id = %(tenant)s AND q.chunk_id = d.chunk_id AND q.enqueued_at IS NOT DISTINCT FROM d.enqueued_at
 
+-- name: refill_chunks
+-- Done for the model that serves; the one that is to replace it lacks them still.
+UPDATE memory.embed_queue q SET refill = true, not_before = now(), attempts = 0, error = NULL
+FROM unnest(%(chunks)s::text[], %(enqueued)s::timestamptz[]) AS d(chunk_id, enqueued_at)
+WHERE q.tenant_id = %(tenant)s AND q.chunk_id = d.chunk_id AND q.enqueued_at = d.enqueued_at
+
+-- name: settle_refill
+-- After a change of models that was broken off or ended early, a page at a time: what its generation's model has a
+-- vector of waits for none, the rest is a gap.
+WITH page AS (
+  SELECT q.chunk_id, e.chunk_id IS NOT NULL AS done FROM (
+    SELECT o.chunk_id FROM memory.embed_queue o
+    WHERE o.tenant_id = %(tenant)s AND o.generation = %(generation)s AND o.refill
+    ORDER BY o.not_before, o.chunk_id LIMIT 2000 FOR UPDATE) AS q
+  LEFT JOIN {table} e ON e.tenant_id = %(tenant)s AND e.chunk_id = q.chunk_id
+), dropped AS (
+  DELETE FROM memory.embed_queue q USING page WHERE q.tenant_id = %(tenant)s AND q.chunk_id = page.chunk_id AND page.done
+), kept AS (
+  UPDATE memory.embed_queue q SET refill = false, not_before = now() FROM page
+  WHERE q.tenant_id = %(tenant)s AND q.chunk_id = page.chunk_id AND NOT page.done
+)
+SELECT count(*) FROM page
+
+-- name: refilling
+-- Whether any live chunk waits only for the model that is to replace the active one.
+SELECT EXISTS (
+  SELECT FROM memory.tenant_state s JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id
+    AND q.generation = s.live_generation AND q.refill
+  WHERE s.tenant_id = %(tenant)s)
+
+-- name: model_change
+-- The change of models that is under way, and how many live chunks it still has to embed.
+SELECT m.model_id AS before, c.model_id AS after, c.scanned, (
+  SELECT count(*) FROM memory.tenant_state s JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id
+    AND q.generation = s.live_generation AND q.refill
+  WHERE s.tenant_id = %(tenant)s) AS missing
+FROM memory.embed_model m
+JOIN memory.embed_model c ON c.tenant_id = %(tenant)s AND c.model_key = m.replaced_by
+WHERE m.tenant_id = %(tenant)s AND m.status = 'active'
+
 -- name: release_chunks
 -- Due again at once: whoever claimed them may not store their vectors.
 UPDATE memory.embed_queue SET not_before = now() WHERE tenant_id = %(tenant)s AND chunk_id = ANY (%(chunks)s)
@@ -177,12 +248,13 @@ WHERE tenant_id = %(tenant)s ORDER BY model_key
 SELECT count(*) AS pending, min(q.error) AS error
 FROM memory.tenant_state s
 JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id AND q.generation = s.live_generation AND q.owner_id = %(principal)s
+  AND NOT q.refill
 WHERE s.tenant_id = %(tenant)s
 
 -- name: pending_in_tenant
 -- How many of a tenant's live chunks wait for a vector.
 SELECT count(*) AS pending FROM memory.tenant_state s
-JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id AND q.generation = s.live_generation
+JOIN memory.embed_queue q ON q.tenant_id = s.tenant_id AND q.generation = s.live_generation AND NOT q.refill
 WHERE s.tenant_id = %(tenant)s
 
 -- name: due_generations
@@ -196,4 +268,10 @@ ORDER BY g.id DESC LIMIT 100
 -- The live generation, and the model that its replay pins: no process's own takes its place.
 SELECT s.live_generation, r.model_key AS pinned FROM memory.tenant_state s
 LEFT JOIN memory.transform_run r ON r.tenant_id = s.tenant_id AND r.generation = s.live_generation AND r.pinned
+WHERE s.tenant_id = %(tenant)s
+
+-- name: count_live_vectors
+-- How many live chunks a model has a vector of.
+SELECT count(*) FROM memory.tenant_state s
+JOIN {table} e ON e.tenant_id = s.tenant_id AND e.generation = s.live_generation
 WHERE s.tenant_id = %(tenant)s

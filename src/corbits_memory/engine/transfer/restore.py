@@ -104,8 +104,12 @@ class Restorer:
         """Where the export's vectors go: only when the model that is configured here made them."""
         if self._embedder is None or here.header.model_key != self._embedder.model_key:
             return None
-        space, standing = await self._registry.claim(here.tenant_id, self._embedder)
-        return space if standing is Standing.ACTIVE and here.header.dims == space.dims else None
+        claim = await self._registry.claim(here.tenant_id, self._embedder)
+        return (
+            claim.space
+            if claim.standing is Standing.ACTIVE and here.header.dims == claim.space.dims
+            else None
+        )
 
     async def write(self, here: Here, space: VectorSpace | None, pieces: list[Piece]) -> Written:
         async def write() -> Written:

@@ -32,6 +32,8 @@ async def insert(db: Statements, units: Sequence[Unit], space: VectorSpace | Non
     done.chunks = len(searchable)
     if not searchable:
         return
+    if space is not None and not await _is_filled(db, space):
+        space = None
     vectors = {} if space is None else await _usable_vectors(db, units, searchable)
     if space is not None and vectors:
         parameters = {
@@ -45,6 +47,13 @@ async def insert(db: Statements, units: Sequence[Unit], space: VectorSpace | Non
     done.vectors = len(vectors)
     await enqueue(db.conn, db.tenant_id, [row for row in searchable if row["chunk_id"] not in vectors])
     await _embed_followers(db, units, searchable)
+
+
+async def _is_filled(db: Statements, space: VectorSpace) -> bool:
+    """Whether vectors of this model are all that the tenant needs, to the end of the transaction."""
+    parameters = {"tenant": db.tenant_id, "model_key": space.model_key}
+    row = await (await db.conn.execute(load_queries("vectors")["hold_active_model"], parameters)).fetchone()
+    return row is not None and row[0] is None
 
 
 async def _usable_vectors(db: Statements, units: Sequence[Unit], searchable: Sequence[Row]) -> dict[str, str]:
