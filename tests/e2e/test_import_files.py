@@ -184,9 +184,6 @@ def test_markdown_is_titled_by_its_heading_and_text_by_its_name(tmp_path: Path) 
     [
         ("a.md", b"\xff\xfe", "UTF-8"),
         ("a.md", b" \n", "empty"),
-        ("a.pdf", b"%PDF", "PDF needs a text extractor"),
-        ("a.HTML", b"<p>", "HTML needs a text extractor"),
-        ("a.docx", b"PK", "DOCX needs a text extractor"),
         ("a.exe", b"MZ", "can't be imported"),
     ],
 )

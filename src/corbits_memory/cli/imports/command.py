@@ -26,7 +26,9 @@ Default = Annotated[str | None, typer.Option(help="For what does not say it itse
 def import_files(
     paths: Annotated[
         list[Path],
-        typer.Argument(exists=True, metavar="PATH…", help="Files or folders: .md, .txt, .jsonl."),
+        typer.Argument(
+            exists=True, metavar="PATH…", help="Files or folders: .md, .txt, .html, .pdf, .docx, .jsonl."
+        ),
     ],
     kind: Default = None,
     thread: Default = None,
@@ -47,7 +49,9 @@ def import_files(
     principal: Principal = "owner",
     as_json: AsJson = False,
 ) -> None:
-    """Remember files: Markdown and text as documents, each line of JSONL as one (its fields: those of add).
+    """Remember files: Markdown, text, HTML, PDF and DOCX as documents, each line of JSONL as one.
+
+    A line's fields are those of add.
 
     What `export` wrote comes back with its ids, versions, owners and times, but for what was erased here. Again, it
     changes nothing; interrupted, it goes on where it was when it is started again.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from corbits_memory.core.limits import EXTERNAL_REF_CHARS, ID_CHARS, REFERENCE_BYTES
 from corbits_memory.errors import InvalidInputError
+from corbits_memory.extract.kinds import SUFFIXES
 
 ADAPTER = "file"
 TEXTS = frozenset({".md", ".markdown", ".txt", ".text"})
@@ -16,8 +17,8 @@ _LINE_HASH_CHARS = 17
 REF_CHARS = EXTERNAL_REF_CHARS - _LINE_HASH_CHARS
 REF_BYTES = REFERENCE_BYTES - 4 * ID_CHARS - len(ADAPTER) - _LINE_HASH_CHARS
 """Fits beside a tenant's name of any length."""
-EXTRACTED = frozenset({".pdf", ".html", ".htm", ".docx"})
-"""Kinds of files that need a text extractor."""
+EXTRACTED = frozenset(SUFFIXES) - TEXTS
+"""Kinds of files that the text extractor reads."""
 
 
 @dataclass(frozen=True, slots=True)

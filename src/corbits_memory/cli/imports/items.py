@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,13 +9,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from corbits_memory.cli.imports.files import ADAPTER, EXTRACTED, LINES, TEXTS, SourceFile
-from corbits_memory.core.limits import TITLE_CHARS
+from corbits_memory.core.limits import FILE_BYTES, TITLE_CHARS
+from corbits_memory.extract.texts import heading_of
 
-PIECE_BYTES_MAX = 256 * 1024 * 1024
+PIECE_BYTES_MAX = FILE_BYTES
 """The largest file, and the longest line, that becomes one document."""
 
-_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
-_HEADING_WITHIN = 4_000
+IMPORTED = ".md, .txt, .html, .pdf, .docx and .jsonl"
+_TOO_LARGE = f"is larger than {PIECE_BYTES_MAX // 2**20} MB; split it"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -27,6 +27,19 @@ class Item:
     origin: str
     body: Mapping[str, Any]
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file whose text is still to be extracted; ``body`` is what is said of it besides."""
+
+    path: Path
+    body: Mapping[str, Any]
+    size: int
+
+    @property
+    def origin(self) -> str:
+        return str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class Skipped:
     """Why, where somebody could have expected it to be read."""
 
 
-Found = Item | Refused | Skipped
+Found = Item | Unread | Refused | Skipped
 
 
 def read_items(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]:
@@ -64,7 +77,7 @@ def read_items(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]
         elif file.suffix in TEXTS:
             yield _read_text(file, defaults)
         else:
-            yield _other(file)
+            yield _other(file, defaults)
     except OSError as error:
         yield Refused(str(file.path), f"can't be read ({error.strerror})")
 
@@ -76,24 +89,21 @@ def _not_a_file(file: SourceFile) -> Found:
     return Skipped(str(file.path), notice=problem)
 
 
-def _other(file: SourceFile) -> Found:
+def _other(file: SourceFile, defaults: Mapping[str, Any]) -> Found:
     origin, size = str(file.path), _size(file.path)
     if file.suffix in EXTRACTED:
-        return Refused(
-            origin,
-            f"{file.suffix[1:].upper()} needs a text extractor, which is not installed: save it as text or Markdown "
-            "first",
-            size,
-        )
+        if size > PIECE_BYTES_MAX:
+            return Refused(origin, _TOO_LARGE, size)
+        return Unread(file.path, {**defaults, "external_ref": file.ref, "adapter": ADAPTER}, size)
     if not file.named:
         return Skipped(origin, size)
-    return Refused(origin, "this kind of file can't be imported; .md, .txt and .jsonl can", size)
+    return Refused(origin, f"this kind of file can't be imported; {IMPORTED} can", size)
 
 
 def _read_text(file: SourceFile, defaults: Mapping[str, Any]) -> Found:
     origin, size = str(file.path), _size(file.path)
     if size > PIECE_BYTES_MAX:
-        return Refused(origin, f"is larger than {PIECE_BYTES_MAX // 2**20} MB; split it", size)
+        return Refused(origin, _TOO_LARGE, size)
     try:
         text = file.path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -105,9 +115,9 @@ def _read_text(file: SourceFile, defaults: Mapping[str, Any]) -> Found:
 
 
 def _title(file: SourceFile, text: str) -> str:
-    heading = _HEADING.search(text, 0, _HEADING_WITHIN) if file.suffix in {".md", ".markdown"} else None
+    heading = heading_of(text) if file.suffix in {".md", ".markdown"} else None
     name = file.path.stem.encode("utf-8", "backslashreplace").decode()
-    return (heading[1] if heading else name.replace("_", " "))[:TITLE_CHARS]
+    return (heading or name.replace("_", " "))[:TITLE_CHARS]
 
 
 def _read_lines(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]:
