@@ -417,3 +417,11 @@ def test_the_examples_are_what_their_readme_says() -> None:
     named = [cell for row in table.splitlines() for cell in row.split("`")[1::2]]
     assert len(named) > 10
     assert set(named) <= known
+
+
+def test_bars_of_an_export_of_unknown_size() -> None:
+    with BarWatcher(None) as watcher:
+        watcher.stored(10, 2)
+        watcher.refused("a", "no")
+        watcher.embedding(1, 2)
+        watcher.embedding(2, 2)

@@ -12,9 +12,8 @@ from corbits_memory.cli.backend import Json, Target, open_backend
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, Tenant, Token, Url
 from corbits_memory.cli.output import print_json
 from corbits_memory.cli.run import run_async
+from corbits_memory.cli.titles import first_line
 from corbits_memory.errors import InvalidInputError
-
-TITLE_CHARS = 80
 
 Text = Annotated[str | None, typer.Option(show_default=False)]
 Words = Annotated[list[str] | None, typer.Option(show_default=False)]
@@ -84,7 +83,7 @@ def add(
         "tags": share_tag or None,
     }
     body: dict[str, Any] = {
-        "title": title or (None if file else _first_line(given_text)),
+        "title": title or (None if file else first_line(given_text)),
         "text": None if file else given_text,
         "kind": kind,
         "external_ref": external_ref,
@@ -132,11 +131,10 @@ async def _add(target: Target, body: dict[str, Any], file: Path | None) -> Json:
 
 
 async def _read(file: Path, *, title: str | None) -> dict[str, str]:
-    from corbits_memory.cli.imports.extracted import read_content
-    from corbits_memory.extract import FileTextExtractor
+    from corbits_memory.cli.imports.extracted import make_extractor, read_content
 
     try:
-        content = await read_content(file, FileTextExtractor(), title=title)
+        content = await read_content(file, make_extractor(), title=title)
     except OSError as error:
         raise InvalidInputError(f"{file} can't be read ({error.strerror})") from None
     return {"title": content.title, "text": content.text}
@@ -158,11 +156,6 @@ def _content(words: str | None, text: str | None, file: Path | None) -> str:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError("standard input is not UTF-8 text") from None
-
-
-def _first_line(text: str) -> str:
-    line = next((line.strip().lstrip("# ") for line in text.splitlines() if line.strip(" #")), "")
-    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 
 def _attribute(given: str) -> tuple[str, Any]:

@@ -45,8 +45,8 @@ FILE_TEXT_CHARS = 20_000_000
 FILE_UNPACKED_BYTES = 64 * 1024 * 1024
 """What the parts of a DOCX that are read may unpack to; pictures are not read."""
 FILE_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
-FILE_SECONDS = 60.0
-"""How long one file may take to be read."""
+FILE_SECONDS = 20.0
+"""How long one file may take to be read: less than a client waits for its answer."""
 
 # Requests.
 BODY_BYTES = 10 * 1024 * 1024

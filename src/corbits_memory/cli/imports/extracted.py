@@ -8,11 +8,17 @@ import anyio
 
 from corbits_memory.cli.imports.items import Found, Item, Refused, Unread
 from corbits_memory.errors import MemoryError
-from corbits_memory.extract import FileTextExtractor
+from corbits_memory.extract import Bounds, FileTextExtractor
 from corbits_memory.ports import TextExtractor
 from corbits_memory.validation import Content, File, file_content
 
 AT_ONCE = os.cpu_count() or 1
+SECONDS = 300.0
+"""For one file; here nobody waits at the other end of a connection."""
+
+
+def make_extractor() -> FileTextExtractor:
+    return FileTextExtractor(bounds=Bounds(seconds=SECONDS), processes=AT_ONCE)
 
 
 async def read_content(path: Path, extractor: TextExtractor, *, title: str | None = None) -> Content:
@@ -26,7 +32,7 @@ async def read_content(path: Path, extractor: TextExtractor, *, title: str | Non
 
 async def extract_all(found: Iterable[Found]) -> AsyncIterator[Found]:
     """The same in the same order, what was :class:`Unread` read or refused; as many at once as there are processors."""
-    extractor = FileTextExtractor(processes=AT_ONCE)
+    extractor = make_extractor()
     waiting: list[Unread] = []
     for each in found:
         if isinstance(each, Unread):

@@ -72,7 +72,7 @@ def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
     """
     for root in roots:
         if not root.is_folder:
-            yield SourceFile(root.path, _ref(f"{root.base}/{root.path.name}"), named=True)
+            yield SourceFile(root.path, stable_ref(f"{root.base}/{root.path.name}"), named=True)
             continue
         for folder, inner, names in os.walk(root.path):
             inner[:] = sorted(name for name in inner if not name.startswith("."))
@@ -80,7 +80,10 @@ def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
                 path = Path(folder, name)
                 relative = path.relative_to(root.path).as_posix()
                 yield SourceFile(
-                    path, _ref(f"{root.base}/{relative}"), named=False, leads_out=_leads_out(path, root.path)
+                    path,
+                    stable_ref(f"{root.base}/{relative}"),
+                    named=False,
+                    leads_out=_leads_out(path, root.path),
                 )
 
 
@@ -95,7 +98,8 @@ def _root(path: Path, prefix: str) -> Root:
     return Root(path, f"{prefix}{name}", is_folder)
 
 
-def _ref(name: str) -> str:
+def stable_ref(name: str) -> str:
+    """A reference of any length, shortened with a hash where it is too long for one."""
     # A name that is no Unicode is spelt out: bytes that differ must not meet.
     name = name.encode("utf-8", "backslashreplace").decode()
     encoded = name.encode()

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from corbits_memory.cli.imports.files import ADAPTER, EXTRACTED, LINES, TEXTS, SourceFile
 from corbits_memory.core.limits import FILE_BYTES, TITLE_CHARS
@@ -122,23 +122,31 @@ def _title(file: SourceFile, text: str) -> str:
 
 def _read_lines(file: SourceFile, defaults: Mapping[str, Any]) -> Iterator[Found]:
     with file.path.open("rb") as stream:
-        number = 0
-        while line := stream.readline(PIECE_BYTES_MAX + 1):
-            number += 1
+        for number, line, size in numbered_lines(stream):
             origin = f"{file.path}:{number}"
-            size = len(line)
-            if size > PIECE_BYTES_MAX:
-                size += 0 if line.endswith(b"\n") else _skip_line(stream)
-                yield Refused(origin, f"is longer than {PIECE_BYTES_MAX // 2**20} MB", size)
-                continue
-            line = line.removeprefix(_BOM).strip() if number == 1 else line.strip()
-            if line:
-                yield _read_line(line, origin, size, file, defaults)
+            body = line_value(line, origin, size)
+            yield body if isinstance(body, Refused) else _line_item(body, line, origin, size, file, defaults)
 
 
-def _read_line(
-    line: bytes, origin: str, size: int, file: SourceFile, defaults: Mapping[str, Any]
-) -> Item | Refused:
+def numbered_lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None, int]]:
+    """Each line that is not blank, its number and its size; None for one that is too long to be held."""
+    number = 0
+    while line := stream.readline(PIECE_BYTES_MAX + 1):
+        number += 1
+        size = len(line)
+        if size > PIECE_BYTES_MAX:
+            size += 0 if line.endswith(b"\n") else _skip_line(stream)
+            yield number, None, size
+            continue
+        line = line.removeprefix(_BOM).strip() if number == 1 else line.strip()
+        if line:
+            yield number, line, size
+
+
+def line_value(line: bytes | None, origin: str, size: int) -> dict[str, Any] | Refused:
+    """The object that a line of JSON is."""
+    if line is None:
+        return Refused(origin, f"is longer than {PIECE_BYTES_MAX // 2**20} MB", size)
     try:
         body = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
         # Python reads half a character ("\\ud800") and 1e400; neither can be sent or kept.
@@ -154,17 +162,26 @@ def _read_line(
             "nested too deeply" if isinstance(error, RecursionError) else "with a number that JSON can't hold"
         )
         return Refused(origin, f"is not valid JSON ({reason})", size)
-    if not isinstance(body, dict):
-        return Refused(origin, "must be a JSON object with title and text", size)
+    return body if isinstance(body, dict) else Refused(origin, "must be a JSON object", size)
+
+
+def _line_item(
+    body: Mapping[str, Any],
+    line: bytes | None,
+    origin: str,
+    size: int,
+    file: SourceFile,
+    defaults: Mapping[str, Any],
+) -> Item:
     given = {name: value for name, value in body.items() if value is not None}
     if "external_ref" not in given:
         # The same line of the same file is the same document, wherever in the file it stands.
-        digest = hashlib.sha256(line).hexdigest()[:16]
+        digest = hashlib.sha256(line or b"").hexdigest()[:16]
         given = {"adapter": ADAPTER, **given, "external_ref": f"{file.ref}#{digest}"}
     return Item(origin, {**defaults, **given}, size)
 
 
-def _skip_line(stream: BinaryIO) -> int:
+def _skip_line(stream: IO[bytes]) -> int:
     """Read on to the line's end, a little at a time; how many bytes that was."""
     skipped = 0
     while piece := stream.readline(1024 * 1024):
