@@ -6,7 +6,13 @@
     ├── GrantStoreError              500  the host mends its grant store
     ├── InvalidInputError            400  the caller mends the input
     │   ├── InvalidAdaptedDocumentError
-    │   └── InvalidCursorError
+    │   ├── InvalidCursorError
+    │   ├── InvalidFileError
+    │   │   ├── UnsupportedFileError
+    │   │   ├── UnreadableFileError
+    │   │   ├── EncryptedFileError
+    │   │   └── FileWithoutTextError
+    │   └── TextExtractorRequiredError
     ├── UnauthorizedError            401  the caller authenticates
     │   └── PrincipalRequiredError
     ├── ForbiddenError               403  somebody grants it
@@ -22,9 +28,12 @@
     │   ├── TransformRunError
     │   └── TransformPromoteError
     ├── TooLargeError                413  the caller sends less
+    │   └── FileTooLargeError
+    │       └── FileTooSlowError
     ├── TooManyRequestsError         429  the caller waits
     ├── NotSupportedError            501  this store can't do it
-    │   └── IdempotencyNotSupportedError
+    │   ├── IdempotencyNotSupportedError
+    │   └── ExtractNotInstalledError
     ├── UpstreamError                502  a model or the database failed
     │   ├── DatabaseError
     │   ├── EmbedError
@@ -86,6 +95,42 @@ class InvalidCursorError(InvalidInputError):
     """The cursor lies beyond the newest entry: it is another tenant's, or the database was restored. Begin again."""
 
     code = "invalid_cursor"
+
+
+class InvalidFileError(InvalidInputError):
+    """The file can't become a document."""
+
+    code = "invalid_file"
+
+
+class UnsupportedFileError(InvalidFileError):
+    """This kind of file can't be read; PDF, DOCX, HTML, Markdown and plain text can."""
+
+    code = "unsupported_file"
+
+
+class UnreadableFileError(InvalidFileError):
+    """The file is broken, or not what its type or name says."""
+
+    code = "unreadable_file"
+
+
+class EncryptedFileError(InvalidFileError):
+    """The file is encrypted; take its password away first."""
+
+    code = "encrypted_file"
+
+
+class FileWithoutTextError(InvalidFileError):
+    """There is no text in the file; pictures of text need OCR first."""
+
+    code = "file_without_text"
+
+
+class TextExtractorRequiredError(InvalidInputError):
+    """file requires a text_extractor on the memory plane"""
+
+    code = "text_extractor_required"
 
 
 class UnauthorizedError(MemoryError):
@@ -183,6 +228,18 @@ class TooLargeError(MemoryError):
     code = "too_large"
 
 
+class FileTooLargeError(TooLargeError):
+    """The file, or what it unpacks to, is too large; split it."""
+
+    code = "file_too_large"
+
+
+class FileTooSlowError(FileTooLargeError):
+    """The file takes too long to read; split it, or save it as text."""
+
+    code = "file_too_slow"
+
+
 class TooManyRequestsError(MemoryError):
     """Too many requests; try again later."""
 
@@ -207,6 +264,12 @@ class IdempotencyNotSupportedError(NotSupportedError):
     """This document store keeps no answers for retries; leave the Idempotency-Key out."""
 
     code = "idempotency_not_supported"
+
+
+class ExtractNotInstalledError(NotSupportedError):
+    """Reading this kind of file needs an extra: pip install 'corbits-memory[extract]'"""
+
+    code = "extract_not_installed"
 
 
 class UpstreamError(MemoryError):

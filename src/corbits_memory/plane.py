@@ -35,7 +35,7 @@ from corbits_memory.core.enums import (
     TemporalClass,
 )
 from corbits_memory.core.merge import LOCAL
-from corbits_memory.errors import InvalidInputError, MemoryError
+from corbits_memory.errors import InvalidInputError, MemoryError, TextExtractorRequiredError
 from corbits_memory.parts import Parts, assemble
 from corbits_memory.ports import (
     Access,
@@ -82,6 +82,7 @@ from corbits_memory.validation import (
     check_share,
     context_tokens,
     feed_query,
+    file_content,
     new_document,
     once_of,
     search_query,
@@ -779,13 +780,11 @@ class Memory:
 
     async def _extract(self, file: File) -> Content:
         if self._text_extractor is None:
-            raise InvalidInputError("file requires a text_extractor on the memory plane")
+            raise TextExtractorRequiredError
         extracted = await self._text_extractor.extract(
             file.data, mime_type=file.mime_type, filename=file.filename
         )
-        titles = (file.title, extracted.title, file.filename, "untitled")
-        title = next(title for title in titles if title and title.strip())
-        return Content(title=title[: limits.TITLE_CHARS], text=extracted.text)
+        return file_content(file, extracted)
 
     async def _stored(
         self,

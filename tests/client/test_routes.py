@@ -15,14 +15,16 @@ from corbits_memory.core.enums import AddStatus, Capability, EvidenceLevel, Feed
 from corbits_memory.core.limits import BODY_BYTES
 from corbits_memory.http.operations import OPERATIONS
 from corbits_memory.ports import Caller
-from corbits_memory.wire.requests import AddRequest
+from corbits_memory.wire.requests import AddFileRequest, AddRequest
 from corbits_memory.wire.responses import AddResponse, ErrorResponse
 from tests.client.conftest import OpenClient, Send
+from tests.extract.files import pdf
 from tests.server.support import Host
 
 CALLS: dict[str, Callable[[], Call[Any]]] = {
     "memory_add": lambda: routes.add(title="t", text="x"),
     "memory_add_batch": lambda: routes.add_batch([]),
+    "memory_add_file": lambda: routes.add_file(b"x", filename="a.txt"),
     "memory_search": lambda: routes.search("q"),
     "memory_context": lambda: routes.context("q"),
     "memory_list": routes.list_documents,
@@ -91,6 +93,13 @@ def test_a_verb_takes_every_field_of_its_request(operation: str, route: Callable
     assert taken == set(request.model_fields)
 
 
+def test_a_file_is_added_with_every_field_of_its_request() -> None:
+    taken = set(inspect.signature(routes.add_file).parameters)
+    assert taken - {"data", "filename", "mime_type", "idempotency_key"} == set(
+        AddFileRequest.model_fields
+    ) - {"file"}
+
+
 @pytest.fixture
 async def send(host: Host, open_client: OpenClient) -> Send:
     made = await host.tokens.create(tenant_id="acme", principal_id="ann", capabilities=frozenset(Capability))
@@ -141,6 +150,23 @@ async def test_what_is_added_is_found_read_and_forgotten(send: Send, colour: str
     events = (await send(routes.audit(target_id=added.document_id))).events
     assert {"forget", "purge"} <= {event.action for event in events}
     assert not (await send(routes.capabilities())).embeddings_configured
+
+
+async def test_a_file_is_added_found_and_not_added_again(send: Send, colour: str) -> None:
+    data = pdf(f"The ferry of {colour} leaves at noon.", title="Timetable")
+    call = routes.add_file(data, filename="ferry.pdf", external_ref=f"ferry-{colour}", kind="timetable")
+    added = await send(call)
+    assert added.status is AddStatus.CREATED
+    found = await send(routes.search(f"ferry {colour}", kinds=["timetable"]))
+    assert (found.items[0].document_id, found.items[0].title) == (added.document_id, "Timetable")
+    # The same call again carries its key, another call is compared.
+    assert await send(call) == added
+    again = await send(
+        routes.add_file(data, filename="ferry.pdf", external_ref=f"ferry-{colour}", kind="timetable")
+    )
+    assert again.status is AddStatus.UNCHANGED
+    with pytest.raises(errors.EncryptedFileError):
+        await send(routes.add_file(pdf("a", password="x"), filename="a.pdf"))
 
 
 async def test_a_batch_has_an_answer_or_an_error_for_each(send: Send) -> None:

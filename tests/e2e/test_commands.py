@@ -278,7 +278,7 @@ def test_an_import_of_a_folder_takes_text_and_names_what_it_can_not(migrated: Ru
     assert code == 1
     summary = one_json(out)
     assert (summary["created"], summary["failed"], summary["skipped"]) == (2, 1, 1)
-    assert "text extractor" in summary["failures"][0]["problem"]
+    assert "broken" in summary["failures"][0]["problem"]
     assert "report.pdf" in errors
     found: Any = one_json(migrated("search", "avocets", "--kind", "shelf", "--json")[1])
     assert found["items"][0]["externalRef"] == "shelf/a.md"

@@ -184,9 +184,6 @@ def test_markdown_is_titled_by_its_heading_and_text_by_its_name(tmp_path: Path) 
     [
         ("a.md", b"\xff\xfe", "UTF-8"),
         ("a.md", b" \n", "empty"),
-        ("a.pdf", b"%PDF", "PDF needs a text extractor"),
-        ("a.HTML", b"<p>", "HTML needs a text extractor"),
-        ("a.docx", b"PK", "DOCX needs a text extractor"),
         ("a.exe", b"MZ", "can't be imported"),
     ],
 )
@@ -420,3 +417,11 @@ def test_the_examples_are_what_their_readme_says() -> None:
     named = [cell for row in table.splitlines() for cell in row.split("`")[1::2]]
     assert len(named) > 10
     assert set(named) <= known
+
+
+def test_bars_of_an_export_of_unknown_size() -> None:
+    with BarWatcher(None) as watcher:
+        watcher.stored(10, 2)
+        watcher.refused("a", "no")
+        watcher.embedding(1, 2)
+        watcher.embedding(2, 2)

@@ -94,13 +94,15 @@ KNOWN = {
     "run_id": "trun_1",
     "generation": "trun_1",
 }
-# A number that the feed has not reached is refused, and so are some URLs, the future, sizes that contradict each
-# other, and a time before another, which no schema can say; an empty parameter counts as absent.
+# Not any bytes are a file that can be read. A number that the feed has not reached is refused, and so are some URLs,
+# the future, sizes that contradict each other, and a time before another, which no schema can say; an empty parameter
+# counts as absent.
 EXCLUDED = {
     "memory_search": ["positive_data_acceptance"],
     "memory_context": ["positive_data_acceptance"],
     "memory_list": ["positive_data_acceptance", "negative_data_rejection"],
     "memory_add_batch": ["negative_data_rejection"],
+    "memory_add_file": ["positive_data_acceptance"],
     "memory_feed": ["positive_data_acceptance"],
     "memory_subscribe": ["positive_data_acceptance"],
     "memory_transform_create": ["positive_data_acceptance"],

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +12,8 @@ from corbits_memory.cli.backend import Json, Target, open_backend
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, Tenant, Token, Url
 from corbits_memory.cli.output import print_json
 from corbits_memory.cli.run import run_async
+from corbits_memory.cli.titles import first_line
 from corbits_memory.errors import InvalidInputError
-
-TITLE_CHARS = 80
 
 Text = Annotated[str | None, typer.Option(show_default=False)]
 Words = Annotated[list[str] | None, typer.Option(show_default=False)]
@@ -28,6 +28,15 @@ def add(
         str | None, typer.Option(help="Default: the text's first line.", show_default=False)
     ] = None,
     text: Annotated[str | None, typer.Option(help="The same as TEXT.", show_default=False)] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A file instead: PDF, DOCX, HTML, Markdown, text.",
+            show_default=False,
+        ),
+    ] = None,
     kind: Text = None,
     external_ref: Annotated[
         str | None, typer.Option(help="Your name for it; again makes a new version.", show_default=False)
@@ -66,16 +75,16 @@ def add(
     principal: Principal = "owner",
     as_json: AsJson = False,
 ) -> None:
-    """Remember one text."""
-    content = _content(words, text)
+    """Remember one text, or one file."""
+    given_text = _content(words, text, file)
     share: dict[str, Any] = {
         "tenant": share_tenant or None,
         "principals": share_with or None,
         "tags": share_tag or None,
     }
     body: dict[str, Any] = {
-        "title": title or _first_line(content),
-        "text": content,
+        "title": title or (None if file else first_line(given_text)),
+        "text": None if file else given_text,
         "kind": kind,
         "external_ref": external_ref,
         "adapter": adapter,
@@ -101,7 +110,7 @@ def add(
     target = Target(
         data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
     )
-    answer = run_async(_add(target, given))
+    answer = run_async(_add(target, given, file))
     if as_json:
         print_json(answer)
         return
@@ -110,7 +119,9 @@ def add(
         typer.echo(f"degraded: {', '.join(answer['degraded'])}")
 
 
-async def _add(target: Target, body: dict[str, Any]) -> Json:
+async def _add(target: Target, body: dict[str, Any], file: Path | None) -> Json:
+    if file is not None:
+        body = {**body, **await _read(file, title=body.get("title"))}
     async with open_backend(target, os.environ) as backend:
         (answer,) = await backend.add_batch([body])
     if "error" in answer:
@@ -119,7 +130,21 @@ async def _add(target: Target, body: dict[str, Any]) -> Json:
     return answer
 
 
-def _content(words: str | None, text: str | None) -> str:
+async def _read(file: Path, *, title: str | None) -> dict[str, str]:
+    from corbits_memory.cli.imports.extracted import make_extractor, read_content
+
+    try:
+        content = await read_content(file, make_extractor(), title=title)
+    except OSError as error:
+        raise InvalidInputError(f"{file} can't be read ({error.strerror})") from None
+    return {"title": content.title, "text": content.text}
+
+
+def _content(words: str | None, text: str | None, file: Path | None) -> str:
+    if file is not None:
+        if words is not None or text is not None:
+            raise typer.BadParameter("give either a text or --file")
+        return ""
     if words is not None and text is not None:
         raise typer.BadParameter("give the text once: as TEXT, or with --text")
     given = words if words is not None else text
@@ -131,11 +156,6 @@ def _content(words: str | None, text: str | None) -> str:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError("standard input is not UTF-8 text") from None
-
-
-def _first_line(text: str) -> str:
-    line = next((line.strip().lstrip("# ") for line in text.splitlines() if line.strip(" #")), "")
-    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 
 def _attribute(given: str) -> tuple[str, Any]:

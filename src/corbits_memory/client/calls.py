@@ -13,6 +13,15 @@ Parameters = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file to send."""
+
+    data: bytes
+    filename: str
+    mime_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[R]):
     """One request below a tenant's path, and the model of its answer."""
 
@@ -20,6 +29,8 @@ class Call(Generic[R]):
     path: str
     answer: type[R]
     body: Mapping[str, Any] | None = None
+    file: Upload | None = None
+    """Sent with the fields of ``body`` as a form."""
     parameters: Parameters = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True

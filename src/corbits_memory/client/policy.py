@@ -15,7 +15,7 @@ import httpx2
 from pydantic import ValidationError
 
 from corbits_memory import errors
-from corbits_memory.client.calls import Call, R
+from corbits_memory.client.calls import Call, R, Upload
 from corbits_memory.client.errors import (
     AnswerTimeoutError,
     AnswerTooLargeError,
@@ -43,6 +43,7 @@ AGAIN = frozenset({429, 502, 503, 504})
 """Statuses after which the same request may succeed."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SAME_METHOD = frozenset({307, 308})
+_NOT_UTF8 = "the input holds bytes that are not UTF-8 text"
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -98,18 +99,42 @@ def query(call: Call[Any]) -> httpx2.QueryParams | None:
     return httpx2.QueryParams(list(call.parameters)) if call.parameters else None
 
 
+def _form_of(call: Call[Any], file: Upload, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
+    fields = {
+        name: value if isinstance(value, str) else _json_text(value)
+        for name, value in (call.body or {}).items()
+    }
+    try:
+        form = httpx2.Request(
+            "POST",
+            "http://form",
+            data=fields,
+            files={"file": (file.filename, file.data, file.mime_type or "application/octet-stream")},
+        )
+        return form.read(), headers | {"content-type": form.headers["content-type"]}
+    except UnicodeEncodeError:
+        raise InvalidInputError(_NOT_UTF8) from None
+
+
+def _json_text(value: Any) -> str:
+    """Raises ``InvalidInputError`` for what is no JSON."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the input is no JSON: {error}") from None
+
+
 def content_of(call: Call[Any]) -> tuple[bytes | None, dict[str, str]]:
     """The body and its headers. Raises ``InvalidInputError`` for what is no JSON."""
     headers = dict(call.headers)
+    if call.file is not None:
+        return _form_of(call, call.file, headers)
     if call.body is None:
         return None, headers
     try:
-        text = json.dumps(call.body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        content = text.encode("utf-8")
+        content = _json_text(call.body).encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidInputError("the input holds bytes that are not UTF-8 text") from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"the input is no JSON: {error}") from None
+        raise InvalidInputError(_NOT_UTF8) from None
     return content, headers | {"content-type": "application/json"}
 
 

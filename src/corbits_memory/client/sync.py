@@ -63,6 +63,7 @@ class SyncMemoryClient:
 
     add = _sent(routes.add)
     add_batch = _sent(routes.add_batch)
+    add_file = _sent(routes.add_file)
     search = _sent(routes.search)
     context = _sent(routes.context)
     list = _sent(routes.list_documents)

@@ -37,6 +37,17 @@ VERSION_TEXT_CHARS = TEXT_CHARS * 5 // 4
 """Chunks repeat some of the one before."""
 VERSION_EDGES = 3 * VERSION_REFS
 
+# Files.
+FILE_BYTES = 256 * 1024 * 1024
+"""The largest file that becomes one document, and the longest line or item of a file of many."""
+FILE_PAGES = 10_000
+FILE_TEXT_CHARS = 20_000_000
+FILE_UNPACKED_BYTES = 64 * 1024 * 1024
+"""What the parts of a DOCX that are read may unpack to; pictures are not read."""
+FILE_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
+FILE_SECONDS = 20.0
+"""How long one file may take to be read: less than a client waits for its answer."""
+
 # Requests.
 BODY_BYTES = 10 * 1024 * 1024
 BATCH_ITEMS = 1_000

@@ -15,7 +15,7 @@ from corbits_memory.wire import requests, responses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request that passed the guard. ``body`` is its JSON object, ``{}`` where the route takes none."""
+    """A request that passed the guard. ``body`` is its JSON object or form, ``{}`` where the route takes none."""
 
     memory: Memory
     caller: Caller
@@ -47,6 +47,8 @@ class Operation:
     """Answers with JSON, or in another shape of its own."""
     response: type[responses.Response]
     request: type[requests.Request] | None = None
+    is_form: bool = False
+    """Whether the request comes as ``multipart/form-data``, not as JSON."""
     query: tuple[Mapping[str, Any], ...] = ()
     """OpenAPI parameters beside those of the path."""
     media_type: str = "application/json"

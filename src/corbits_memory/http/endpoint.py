@@ -14,6 +14,7 @@ from corbits_memory.errors import InvalidInputError, UnauthorizedError
 from corbits_memory.http.body import NOT_JSON, is_json, json_object, read_body
 from corbits_memory.http.calls import Call, Operation
 from corbits_memory.http.errors import REQUEST_ID, error_answer, request_id_of
+from corbits_memory.http.form import form_object
 from corbits_memory.http.identity import Identity, check_capability, check_tenant, resolve_caller
 from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller
@@ -54,7 +55,7 @@ class Endpoint:
         if operation is None:
             raise HTTPException(405, headers={"allow": self._allow})
         caller = await self._guard(request, operation)
-        body = json_object(request, await read_body(request)) if operation.request else {}
+        body = await _body(request, operation)
 
         async def guard() -> None:
             # Somebody else by now, by the same credential, is nobody who was let in.
@@ -82,11 +83,19 @@ class Endpoint:
         return ", ".join(sorted(methods))
 
 
+async def _body(request: Request, operation: Operation) -> Mapping[str, Any]:
+    if operation.request is None:
+        return {}
+    # First and whole, within its limit: nothing is parsed of what is too large.
+    body = await read_body(request)
+    return await form_object(request, body) if operation.is_form else json_object(request, body)
+
+
 async def _handled(call: Call, operation: Operation) -> responses.Response | Response:
     try:
         return await operation.handle(call)
     except InvalidInputError as error:
-        if operation.request is None or is_json(call.request):
+        if operation.request is None or operation.is_form or is_json(call.request):
             raise
         # Everything looks missing, since nothing was read: say why.
         raise InvalidInputError(error.message, details=[*_listed(error), NOT_JSON]) from error

@@ -14,6 +14,7 @@ from corbits_memory.http.routes import DEFAULT_PREFIX
 from corbits_memory.wire.responses import ErrorResponse
 
 JSON = "application/json"
+FORM = "multipart/form-data"
 _REF = "#/components/schemas/{model}"
 _CONVERTOR = re.compile(r":[a-z]+(?=\})")
 _ERRORS = {
@@ -62,7 +63,10 @@ def _operation(operation: Operation, path: str) -> dict[str, Any]:
         | _error_responses(operation),
     }
     if operation.request is not None:
-        described["requestBody"] = {"required": True, "content": _content(operation.request)}
+        described["requestBody"] = {
+            "required": True,
+            "content": _content(operation.request, FORM if operation.is_form else JSON),
+        }
     return described
 
 

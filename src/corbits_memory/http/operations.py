@@ -15,7 +15,7 @@ from corbits_memory.http.lifecycle import LIFECYCLE_OPERATIONS
 from corbits_memory.http.push import PUSH_OPERATIONS
 from corbits_memory.http.query import number, once
 from corbits_memory.http.transform import TRANSFORM_OPERATIONS
-from corbits_memory.validation import IDEMPOTENCY_KEY, Problems, SearchInput
+from corbits_memory.validation import IDEMPOTENCY_KEY, AddInput, Problems, SearchInput
 from corbits_memory.wire import context as contexts
 from corbits_memory.wire import fields, requests, responses
 from corbits_memory.wire.requests import IDEMPOTENCY_KEY_HEADER
@@ -24,10 +24,14 @@ _LIST_LIMIT = f"must be an integer from 1 to {limits.LIST_LIMIT_MAX}"
 
 
 async def add(call: Call) -> responses.Response:
+    return await _added(call, requests.add_input(call.body))
+
+
+async def _added(call: Call, item: AddInput) -> responses.Response:
     (result,) = await call.memory.add_batch(
         tenant_id=call.caller.tenant_id,
         principal_id=call.caller.principal_id,
-        items=[requests.add_input(call.body)],
+        items=[item],
         idempotency_key=_idempotency_key(call),
     )
     if isinstance(result, Exception):
@@ -45,6 +49,10 @@ async def add_batch(call: Call) -> responses.Response:
         idempotency_key=_idempotency_key(call),
     )
     return responses.add_batch_response(results)
+
+
+async def add_file(call: Call) -> responses.Response:
+    return await _added(call, requests.add_file_input(call.body))
 
 
 async def search(call: Call) -> responses.Response:
@@ -164,6 +172,18 @@ OPERATIONS: tuple[Operation, ...] = (
         handle=add_batch,
         request=requests.AddBatchRequest,
         response=responses.AddBatchResponse,
+        query=(_KEY_PARAMETER,),
+    ),
+    Operation(
+        id="memory_add_file",
+        method="POST",
+        path="/add/file",
+        capability=Capability.ADD,
+        summary="Remember one file: PDF, DOCX, HTML, Markdown or plain text",
+        handle=add_file,
+        request=requests.AddFileRequest,
+        response=responses.AddResponse,
+        is_form=True,
         query=(_KEY_PARAMETER,),
     ),
     Operation(

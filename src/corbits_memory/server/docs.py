@@ -102,7 +102,8 @@ def _operation(
 def _schema_of(document: Mapping[str, Any], body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if body is None:
         return {}
-    name = body["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
+    (content,) = body["content"].values()
+    name = content["schema"]["$ref"].rsplit("/", 1)[-1]
     schema: Mapping[str, Any] = document["components"]["schemas"][name]
     return schema
 

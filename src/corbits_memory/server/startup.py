@@ -78,6 +78,7 @@ async def migrate(config: EngineConfig) -> list[str]:
 async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator[Plane]:
     """A memory over the configured database, with the grants that it keeps, open while in the block."""
     # Imported here: only an opened memory needs its models.
+    from corbits_memory.extract import FileTextExtractor
     from corbits_memory.models.factory import ConfiguredModels, build_embedder, build_reranker
 
     # Retries belong in the logs; by default the library prints them where it likes.
@@ -95,6 +96,7 @@ async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator
         replace(config, memory=engine),
         document_store=store,
         grant_store=PostgresGrantStore(grants, conditions=BUILT_IN_CONDITIONS, audit=audit.record),
+        text_extractor=FileTextExtractor(),
     )
     # The memory first: it checks that the tables are there.
     async with memory, opened(grants):

@@ -1,6 +1,13 @@
 """Every input of the plane is checked here, once, whichever door it came through."""
 
-from corbits_memory.validation.documents import LANGUAGE, check_batch, check_file, check_share, new_document
+from corbits_memory.validation.documents import (
+    LANGUAGE,
+    check_batch,
+    check_file,
+    check_share,
+    file_content,
+    new_document,
+)
 from corbits_memory.validation.feeds import dead_letter_page, feed_query, new_subscription, replayed_seqs
 from corbits_memory.validation.idempotency import IDEMPOTENCY_KEY, once_of
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
@@ -49,6 +56,7 @@ __all__ = [
     "context_tokens",
     "dead_letter_page",
     "feed_query",
+    "file_content",
     "new_document",
     "new_subscription",
     "once_of",

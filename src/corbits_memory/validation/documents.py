@@ -8,7 +8,7 @@ from corbits_memory.access.tags import shared_peers, tag_problem
 from corbits_memory.core import limits
 from corbits_memory.core.enums import LineageClass, Provenance, RetentionClass, TemporalClass
 from corbits_memory.core.planning import split_long_part
-from corbits_memory.ports import NewDocument, Share, TextPart
+from corbits_memory.ports import ExtractedText, NewDocument, Share, TextPart
 from corbits_memory.validation.inputs import AddInput, Content, File
 from corbits_memory.validation.problems import Problems
 
@@ -56,6 +56,15 @@ def _check_file_fields(problems: Problems, file: object) -> None:
         problems.add("file.data", "must be bytes, at least one")
     for field, value in (("mime_type", file.mime_type), ("filename", file.filename), ("title", file.title)):
         problems.optional_text(f"file.{field}", value, max_chars=limits.TITLE_CHARS, may_be_blank=True)
+
+
+def file_content(file: File, read: ExtractedText) -> Content:
+    """What was read from a file as a document's content: the caller's title goes before the file's own, and that
+    before its name.
+    """
+    titles = (file.title, read.title, file.filename, "untitled")
+    title = next(title for title in titles if title and title.strip())
+    return Content(title=title[: limits.TITLE_CHARS], text=read.text)
 
 
 def new_document(given: AddInput, *, tenant_id: str, principal_id: str) -> NewDocument:

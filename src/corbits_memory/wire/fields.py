@@ -27,6 +27,8 @@ def _name(max_chars: int) -> Any:
 
 
 Title = Annotated[str, _prose(limits.TITLE_CHARS)]
+FileTitle = Annotated[str, Field(max_length=limits.TITLE_CHARS, pattern=rf"^{_PROSE}*$")]
+Upload = Annotated[bytes, Field(min_length=1, json_schema_extra={"format": "binary"})]
 Body = Annotated[str, _prose(limits.TEXT_CHARS)]
 Query = Annotated[str, Field(max_length=limits.QUERY_CHARS, pattern=rf"^{_PROSE}*$")]
 Kind = Annotated[str, _name(limits.KIND_CHARS)]

@@ -6,6 +6,7 @@ picks the declared fields (others are ignored) and the plane's one validation ju
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -19,7 +20,7 @@ from corbits_memory.core.enums import (
     TemporalClass,
 )
 from corbits_memory.errors import InvalidInputError
-from corbits_memory.validation import AddInput, Content, SearchInput
+from corbits_memory.validation import AddInput, Content, File, SearchInput
 from corbits_memory.wire import fields
 
 IDEMPOTENCY_KEY_HEADER = "Idempotency-Key"
@@ -69,11 +70,9 @@ class UnshareRequest(Request):
     tags: fields.Tags | None = None
 
 
-class AddRequest(Request):
-    """One document to remember. Whose it is comes from the credential, never from the body."""
+class DocumentRequest(Request):
+    """What a document is told to be, its title and text apart."""
 
-    title: fields.Title
-    text: fields.Body
     kind: fields.Kind | None = Field(default=None, description="Default `note`.")
     access_tags: fields.Tags | None = None
     share: ShareSugar | None = None
@@ -108,6 +107,22 @@ class AddRequest(Request):
     author: fields.Author | None = Field(default=None, description="Who says it; text, not a principal.")
     attributes: fields.Attributes | None = None
     language: fields.Language | None = None
+
+
+class AddRequest(DocumentRequest):
+    """One document to remember. Whose it is comes from the credential, never from the body."""
+
+    title: fields.Title
+    text: fields.Body
+
+
+class AddFileRequest(DocumentRequest):
+    """One document to remember, as a file: the parts of a form. Lists and objects are JSON, texts as they are."""
+
+    file: fields.Upload
+    title: fields.FileTitle | None = Field(
+        default=None, description="Default: the file's own title, else its name."
+    )
 
 
 class AddBatchRequest(Request):
@@ -154,7 +169,7 @@ class SearchRequest(Request):
     )
 
 
-_ADD_FIELDS = tuple(name for name in AddRequest.model_fields if name not in {"title", "text"})
+_ADD_FIELDS = tuple(DocumentRequest.model_fields)
 _SEARCH_FIELDS = {name: field.alias or name for name, field in SearchRequest.model_fields.items()}
 
 
@@ -167,6 +182,19 @@ def add_input(body: Mapping[str, Any]) -> AddInput:
     # Absent and null are the same: the validation says that they are required.
     content = Content(title=body.get("title"), text=body.get("text"))  # type: ignore[arg-type]
     return AddInput(content=content, **{name: body.get(name) for name in _ADD_FIELDS})
+
+
+def add_file_input(body: Mapping[str, Any]) -> AddInput:
+    """The plane's input from a form, whose ``file`` is a :class:`File`; nothing is checked yet.
+
+    Raises ``InvalidInputError`` when there is no file.
+    """
+    file = body.get("file")
+    if not isinstance(file, File):
+        problem = {"field": "file", "problem": "is required, as a part with a file name"}
+        raise InvalidInputError(" ".join(problem.values()), details=[problem])
+    named = replace(file, title=body.get("title"))
+    return AddInput(file=named, **{name: body.get(name) for name in _ADD_FIELDS})
 
 
 def search_input(body: Mapping[str, Any]) -> SearchInput:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,14 +21,31 @@ from corbits_memory.core.limits import BATCH_ITEMS
 
 BATCH_DEFAULT = 250
 
+
+class Source(StrEnum):
+    """Whose exports can be read; the names are those of the formats."""
+
+    MEM0 = "mem0"
+    ZEP = "zep"
+    LANGGRAPH = "langgraph"
+    CHATGPT = "chatgpt"
+    CLAUDE = "claude"
+
+
 Default = Annotated[str | None, typer.Option(help="For what does not say it itself.", show_default=False)]
 
 
 def import_files(
     paths: Annotated[
         list[Path],
-        typer.Argument(exists=True, metavar="PATH…", help="Files or folders: .md, .txt, .jsonl."),
+        typer.Argument(
+            exists=True, metavar="PATH…", help="Files or folders: .md, .txt, .html, .pdf, .docx, .jsonl."
+        ),
     ],
+    source: Annotated[
+        Source | None,
+        typer.Option("--from", help="Whose export it is, if not files of your own.", show_default=False),
+    ] = None,
     kind: Default = None,
     thread: Default = None,
     author: Default = None,
@@ -47,7 +65,10 @@ def import_files(
     principal: Principal = "owner",
     as_json: AsJson = False,
 ) -> None:
-    """Remember files: Markdown and text as documents, each line of JSONL as one (its fields: those of add).
+    """Remember files: Markdown, text, HTML, PDF and DOCX as documents, each line of JSONL as one.
+
+    A line's fields are those of add. With --from, the memories or conversations of somebody else's export, as a file,
+    folder or zip file.
 
     What `export` wrote comes back with its ids, versions, owners and times, but for what was erased here. Again, it
     changes nothing; interrupted, it goes on where it was when it is started again.
@@ -55,17 +76,23 @@ def import_files(
     target = Target(
         data_dir=data_dir, database_url=database_url, url=url, token=token, tenant=tenant, principal=principal
     )
-    if any(is_export(path) for path in paths):
+    if source is None and any(is_export(path) for path in paths):
         _restore(paths, target, as_json=as_json)
         return
-    roots = find_roots(paths, prefix=ref_prefix)
     given = {"kind": kind, "thread": thread, "author": author, "language": language}
     defaults = {name: value for name, value in given.items() if value is not None}
-    summary = run_async(_import(target, roots, defaults, batch_size=batch_size, wait=not no_wait))
+    if source is None:
+        roots = find_roots(paths, prefix=ref_prefix)
+        found, total = _found(roots, defaults), _total_bytes(roots)
+    else:
+        # How much text there is, only reading it tells.
+        found, total = _moved(paths, source, defaults), None
+    summary = run_async(_import(target, found, total, batch_size=batch_size, wait=not no_wait))
     if as_json:
         print_json(summary.to_json())
     else:
-        _print_summary(summary, waited=not no_wait)
+        passed_over = "no text files of this folder" if source is None else "not shown there, or without text"
+        _print_summary(summary, passed_over=passed_over, waited=not no_wait)
     if summary.failed:
         raise typer.Exit(FAILED)
 
@@ -97,13 +124,13 @@ def _print_restored(told: dict[str, Any]) -> None:
 
 
 async def _import(
-    target: Target, roots: list[Root], defaults: dict[str, Any], *, batch_size: int, wait: bool
+    target: Target, found: Iterator[Found], total: int | None, *, batch_size: int, wait: bool
 ) -> Summary:
     async with open_backend(target, os.environ, run_worker=wait) as backend:
         # Asked first, so that a wrong token or URL is told before anything is read.
         await backend.capabilities()
-        with make_watcher(_total_bytes(roots)) as watcher:
-            summary = await load(backend, _found(roots, defaults), batch_size=batch_size, watcher=watcher)
+        with make_watcher(total) as watcher:
+            summary = await load(backend, found, batch_size=batch_size, watcher=watcher)
             await wait_for_vectors(backend, summary, watcher=watcher, wait=wait)
     return summary
 
@@ -111,6 +138,14 @@ async def _import(
 def _found(roots: list[Root], defaults: dict[str, Any]) -> Iterator[Found]:
     for file in iter_files(roots):
         yield from read_items(file, defaults)
+
+
+def _moved(paths: list[Path], source: Source, defaults: dict[str, Any]) -> Iterator[Found]:
+    # It brings a parser along.
+    from corbits_memory.cli.imports.movers import FORMATS, read_export
+
+    for path in paths:
+        yield from read_export(path, FORMATS[source], defaults)
 
 
 def _total_bytes(roots: list[Root]) -> int:
@@ -123,11 +158,11 @@ def _total_bytes(roots: list[Root]) -> int:
     return total
 
 
-def _print_summary(summary: Summary, *, waited: bool) -> None:
+def _print_summary(summary: Summary, *, passed_over: str, waited: bool) -> None:
     counts = summary.counts
     told = [f"{counts[name]} {name}" for name in ("created", "updated", "unchanged", "failed")]
     if counts["skipped"]:
-        told.append(f"{counts['skipped']} skipped (no text files of this folder)")
+        told.append(f"{counts['skipped']} skipped ({passed_over})")
     typer.echo(", ".join(told))
     if not summary.embeddings:
         note("No embedding model is configured: this is found by its words alone.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from corbits_memory.core.limits import EXTERNAL_REF_CHARS, ID_CHARS, REFERENCE_BYTES
 from corbits_memory.errors import InvalidInputError
+from corbits_memory.extract.kinds import SUFFIXES
 
 ADAPTER = "file"
 TEXTS = frozenset({".md", ".markdown", ".txt", ".text"})
@@ -16,8 +17,8 @@ _LINE_HASH_CHARS = 17
 REF_CHARS = EXTERNAL_REF_CHARS - _LINE_HASH_CHARS
 REF_BYTES = REFERENCE_BYTES - 4 * ID_CHARS - len(ADAPTER) - _LINE_HASH_CHARS
 """Fits beside a tenant's name of any length."""
-EXTRACTED = frozenset({".pdf", ".html", ".htm", ".docx"})
-"""Kinds of files that need a text extractor."""
+EXTRACTED = frozenset(SUFFIXES) - TEXTS
+"""Kinds of files that the text extractor reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
     """
     for root in roots:
         if not root.is_folder:
-            yield SourceFile(root.path, _ref(f"{root.base}/{root.path.name}"), named=True)
+            yield SourceFile(root.path, stable_ref(f"{root.base}/{root.path.name}"), named=True)
             continue
         for folder, inner, names in os.walk(root.path):
             inner[:] = sorted(name for name in inner if not name.startswith("."))
@@ -79,7 +80,10 @@ def iter_files(roots: Sequence[Root]) -> Iterator[SourceFile]:
                 path = Path(folder, name)
                 relative = path.relative_to(root.path).as_posix()
                 yield SourceFile(
-                    path, _ref(f"{root.base}/{relative}"), named=False, leads_out=_leads_out(path, root.path)
+                    path,
+                    stable_ref(f"{root.base}/{relative}"),
+                    named=False,
+                    leads_out=_leads_out(path, root.path),
                 )
 
 
@@ -94,7 +98,8 @@ def _root(path: Path, prefix: str) -> Root:
     return Root(path, f"{prefix}{name}", is_folder)
 
 
-def _ref(name: str) -> str:
+def stable_ref(name: str) -> str:
+    """A reference of any length, shortened with a hash where it is too long for one."""
     # A name that is no Unicode is spelt out: bytes that differ must not meet.
     name = name.encode("utf-8", "backslashreplace").decode()
     encoded = name.encode()

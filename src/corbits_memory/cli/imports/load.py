@@ -3,13 +3,14 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
 
 from corbits_memory.cli.backend import Json, Loader
+from corbits_memory.cli.imports.extracted import extract_all
 from corbits_memory.cli.imports.items import Found, Item, Refused, Skipped
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -61,7 +62,7 @@ class Summary:
 async def load(backend: Loader, found: Iterable[Found], *, batch_size: int, watcher: Watcher) -> Summary:
     """Add everything; returns when all is durable and found by its words."""
     summary = Summary()
-    for batch in _batches(_sorted_out(found, summary, watcher), batch_size):
+    async for batch in _batches(_sorted_out(found, summary, watcher), batch_size):
         answers = await backend.add_batch([item.body for item in batch])
         for item, answer in zip(batch, answers, strict=True):
             if "error" in answer:
@@ -93,8 +94,8 @@ async def wait_for_vectors(backend: Loader, summary: Summary, *, watcher: Watche
     summary.pending_vectors = pending
 
 
-def _sorted_out(found: Iterable[Found], summary: Summary, watcher: Watcher) -> Iterator[Item]:
-    for each in found:
+async def _sorted_out(found: Iterable[Found], summary: Summary, watcher: Watcher) -> AsyncIterator[Item]:
+    async for each in extract_all(found):
         if isinstance(each, Item):
             yield each
             continue
@@ -108,10 +109,10 @@ def _sorted_out(found: Iterable[Found], summary: Summary, watcher: Watcher) -> I
         watcher.stored(each.size, 0)
 
 
-def _batches(items: Iterable[Item], batch_size: int) -> Iterator[list[Item]]:
+async def _batches(items: AsyncIterator[Item], batch_size: int) -> AsyncIterator[list[Item]]:
     batch: list[Item] = []
     size = 0
-    for item in items:
+    async for item in items:
         if batch and (len(batch) == batch_size or size + item.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0

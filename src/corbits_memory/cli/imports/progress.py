@@ -31,7 +31,7 @@ class QuietWatcher(AbstractContextManager["QuietWatcher"]):
 class BarWatcher(QuietWatcher):
     """Two bars: bytes of text stored, vectors made."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int | None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -44,7 +44,9 @@ class BarWatcher(QuietWatcher):
             console=Console(stderr=True),
         )
         self._documents = 0
-        self._storing = self._progress.add_task("Storing", total=max(total_bytes, 1), unit="")
+        self._storing = self._progress.add_task(
+            "Storing", total=None if total_bytes is None else max(total_bytes, 1), unit=""
+        )
         self._embedding: TaskID | None = None
 
     def __enter__(self) -> Self:
@@ -74,5 +76,6 @@ class BarWatcher(QuietWatcher):
         self._progress.stop()
 
 
-def make_watcher(total_bytes: int) -> QuietWatcher:
+def make_watcher(total_bytes: int | None) -> QuietWatcher:
+    """``total_bytes`` None: nobody knows how much text there is."""
     return BarWatcher(total_bytes) if on_terminal() else QuietWatcher()

@@ -23,6 +23,7 @@ from corbits_memory.client.routes.lifecycle import (
 from corbits_memory.client.routes.memory import (
     add,
     add_batch,
+    add_file,
     capabilities,
     context,
     document,
@@ -51,6 +52,7 @@ from corbits_memory.client.routes.transforms import (
 __all__ = [
     "add",
     "add_batch",
+    "add_file",
     "audit",
     "cancel_transform_run",
     "capabilities",

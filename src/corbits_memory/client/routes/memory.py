@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from corbits_memory.client.calls import Call
+from corbits_memory.client.calls import Call, Upload
 from corbits_memory.client.routes.values import (
     Instant,
     Scalar,
@@ -56,6 +56,52 @@ def add(
         path="/add",
         answer=responses.AddResponse,
         body=body_of(body),
+        headers=idempotency_headers(idempotency_key),
+        own_key=idempotency_key is None,
+    )
+
+
+def add_file(
+    data: bytes,
+    *,
+    filename: str,
+    mime_type: str | None = None,
+    title: str | None = None,
+    kind: str | None = None,
+    access_tags: Sequence[str] | None = None,
+    share: requests.ShareSugar | Mapping[str, Any] | None = None,
+    generator_agent_id: str | None = None,
+    provenance: str | None = None,
+    lineage_class: str | None = None,
+    temporal_class: str | None = None,
+    retention_class: str | None = None,
+    derived_from: Sequence[str] | None = None,
+    supports: Sequence[str] | None = None,
+    contradicts: Sequence[str] | None = None,
+    valid_from: Instant | None = None,
+    valid_until: Instant | None = None,
+    occurred_at: Instant | None = None,
+    external_ref: str | None = None,
+    adapter: str | None = None,
+    thread: str | None = None,
+    author: str | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
+    language: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[responses.AddResponse]:
+    """Remember one file (PDF, DOCX, HTML, Markdown, plain text), at most ten megabytes with its fields.
+
+    ``filename`` tells what it is where ``mime_type`` doesn't, and is its title where neither ``title`` nor the file
+    itself has one. Retries are as in :func:`add`.
+    """
+    apart = {"data", "filename", "mime_type", "idempotency_key"}
+    body = {name: value for name, value in locals().items() if name not in {*apart, "apart"}}
+    return Call(
+        method="POST",
+        path="/add/file",
+        answer=responses.AddResponse,
+        body=body_of(body),
+        file=Upload(data=data, filename=filename, mime_type=mime_type),
         headers=idempotency_headers(idempotency_key),
         own_key=idempotency_key is None,
     )
