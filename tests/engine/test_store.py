@@ -7,6 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from procrastinate import PsycopgConnector
+from procrastinate.exceptions import ConnectorException
 from psycopg.conninfo import make_conninfo
 
 from corbits_memory.config import EngineConfig
@@ -142,19 +144,25 @@ async def test_the_urls_own_options_hold_beside_the_workers(
     url = make_conninfo(database_url, options=options)
     store = await open_store(database_url=url)
     assert store._worker._app is not None
-    pool = store._worker._app.connector.pool  # type: ignore[attr-defined]
-    async with pool.connection() as conn:
-        row = await (
-            await conn.execute("SELECT current_setting('statement_timeout'), current_setting('search_path')")
-        ).fetchone()
-    assert row == (limit, JOBS_SCHEMA)
+    connector: Any = store._worker._app.connector
+    row = await connector.execute_query_one_async(
+        "SELECT current_setting('statement_timeout') AS timeout, current_setting('search_path') AS path"
+    )
+    assert row == {"timeout": limit, "path": JOBS_SCHEMA}
+    async with connector.pool.connection() as conn:
+        # Nothing is left at the connection, which a pooler gives to others.
+        left = await (await conn.execute("SELECT current_setting('search_path')")).fetchone()
+    assert left == ("public" if "search_path" in options else '"$user", public',)
 
 
 @pytest.fixture
 def refused_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker's connections are refused, as by a pooler that lets no startup options pass."""
-    monkeypatch.setattr(worker, "_options", lambda url: "-c no_such_setting=1")
-    monkeypatch.setattr(worker, "ACQUIRE_SECONDS", 0.5)
+    """The worker's connections are refused, as where a login has no more of them."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise ConnectorException("too many connections")
+
+    monkeypatch.setattr(PsycopgConnector, "open_async", refuse)
 
 
 @pytest.mark.usefixtures("refused_jobs")
@@ -171,7 +179,7 @@ async def test_a_worker_without_jobs_is_an_error(
     database_url: str, owner: Owner, refused_jobs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = lexical(database_url, run_worker=True)
-    with pytest.raises(DatabaseError, match="pooler"):
+    with pytest.raises(DatabaseError, match="worker can't connect"):
         await store.open()
     await until_disconnected(owner)
     monkeypatch.undo()

@@ -6,12 +6,13 @@ a tenant, and found again by a periodic sweep; so losing one loses nothing.
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import psycopg
 from procrastinate import App, PsycopgConnector, exceptions
 from procrastinate.jobs import Status
-from psycopg.conninfo import conninfo_to_dict
 
 from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.idempotency import IdempotencyService
@@ -36,6 +37,16 @@ SLICES_A_JOB = 4
 SHUTDOWN_SECONDS = 2.0
 STALLED_SECONDS = 120.0
 """A worker that has not been heard of for so long has died; it says so every ten seconds."""
+
+
+class _JobsConnector(PsycopgConnector):
+    """The library's statements name no schema. Each transaction says which: a pooler keeps no settings between them."""
+
+    @asynccontextmanager
+    async def _get_cursor(self, connection: Any = None) -> AsyncGenerator[Any]:
+        async with super()._get_cursor(connection) as cursor:
+            await cursor.execute(f"SET LOCAL search_path TO {JOBS_SCHEMA}")
+            yield cursor
 
 
 class Worker:
@@ -64,12 +75,12 @@ class Worker:
     async def open(self) -> None:
         """Ready to defer jobs; :meth:`start` also runs them. Raises ``DatabaseError``."""
         app = App(
-            connector=PsycopgConnector(
+            connector=_JobsConnector(
                 conninfo=self._url,
                 min_size=1,
                 max_size=3,
                 timeout=ACQUIRE_SECONDS,
-                kwargs={"options": _options(self._url), "application_name": "corbits-memory worker"},
+                kwargs={"prepare_threshold": None, "application_name": "corbits-memory worker"},
             )
         )
         self._define_jobs(app)
@@ -81,8 +92,7 @@ class Worker:
             await app.close_async()
             if isinstance(error, (TimeoutError, psycopg.Error, exceptions.ConnectorException)):
                 raise DatabaseError(
-                    "The worker can't connect to the database, although the memory can. Its connections set "
-                    f"search_path by `options`: a pooler has to let that pass ({type(error).__name__})."
+                    f"The worker can't connect to the database, although the memory can ({type(error).__name__})."
                 ) from error
             raise
         self._app = app
@@ -203,12 +213,6 @@ async def _forget_stalled(app: App) -> None:
         # Another process may have been first.
         with suppress(exceptions.ConnectorException):
             await app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
-
-
-def _options(url: str) -> str:
-    """The URL's own settings, and the schema of the jobs."""
-    own = conninfo_to_dict(url).get("options")
-    return f"{own or ''} -c search_path={JOBS_SCHEMA}".strip()
 
 
 def _stop_if_cancelled() -> None:
