@@ -169,7 +169,7 @@ class VendorApi:
     def _told(self, call: str, status: int, answer: bytes, private: Sequence[str]) -> str:
         # Twice what is shown, so that what is cut is cut after redaction.
         text = answer.decode("utf-8", "replace")[: 2 * self._vendor.body_chars + len(self._key)]
-        text = _redacted(text.replace(self._key, "***"), private)
+        text = redacted(text.replace(self._key, "***"), private)
         text = " ".join(text.split())[: self._vendor.body_chars] or "(no body)"
         if 300 <= status < 400:
             text = f"{text} (redirects are not followed)"
@@ -186,7 +186,7 @@ class VendorApi:
                 headers={
                     "content-type": "application/json",
                     "accept": "application/json",
-                    "authorization": f"{self._vendor.scheme} {self._key}",
+                    "authorization": f"{self._vendor.scheme} {self._key}".strip(),
                     "user-agent": "corbits-memory",
                 },
                 timeout=None,  # the one limit is that of post()
@@ -198,7 +198,7 @@ class VendorApi:
         return self._client
 
 
-def _redacted(text: str, private: Sequence[str]) -> str:
+def redacted(text: str, private: Sequence[str]) -> str:
     """``text`` without any run that stands in a private text too, escaped or not; nothing where that takes long."""
     if sum(map(len, private)) > REDACTED_CHARS:
         return ""
