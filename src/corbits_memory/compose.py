@@ -12,6 +12,7 @@ from corbits_memory.ports import (
     GrantStore,
     SourceProvider,
     TextExtractor,
+    capabilities_of,
 )
 
 
@@ -38,7 +39,7 @@ def create_memory(
         if config is None:
             raise ConfigError("config is required when document_store is not provided")
         document_store = _postgres_store(config)
-    unenforced = grant_store is not None and not document_store.capabilities.enforces_grants
+    unenforced = grant_store is not None and not capabilities_of(document_store).enforces_grants
     if unenforced and not allow_unenforced_access:
         raise ConfigError(
             "document_store does not enforce grants, so grant_store would be ignored by it; "

@@ -5,15 +5,25 @@ import math
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 import anyio
 
 from corbits_memory.core.enums import Degraded, EvidenceLevel, SearchProfile
-from corbits_memory.core.limits import LIVE_SOURCE_SECONDS
+from corbits_memory.core.limits import LIVE_SOURCE_SECONDS, SEARCH_LIMIT_MAX, TITLE_CHARS
 from corbits_memory.core.merge import Merged, MergeItem, Origin, compat_merge, rank_merge
 from corbits_memory.core.planning import validate_text
-from corbits_memory.ports import LiveItem, SearchItem, SearchQuery, SearchResult, SourceProvider
+from corbits_memory.core.snippets import compat_snippet
+from corbits_memory.ports import (
+    Citation,
+    LiveItem,
+    LiveSource,
+    OpenTarget,
+    SearchItem,
+    SearchQuery,
+    SearchResult,
+)
 
 _log = logging.getLogger("corbits_memory.live")
 
@@ -33,7 +43,7 @@ class LiveAnswer:
 
 
 async def ask_source(
-    source: SourceProvider, *, query: str, tenant_id: str, principal_id: str, limit: int
+    source: LiveSource, *, query: str, tenant_id: str, principal_id: str, limit: int
 ) -> LiveAnswer:
     """Ask one source; after 0.8 s its work is cancelled."""
     try:
@@ -41,13 +51,21 @@ async def ask_source(
             found = await source.search_live(
                 query=query, tenant_id=tenant_id, principal_id=principal_id, limit=limit
             )
-        return LiveAnswer(source_id=source.id, items=tuple(_checked(item, source.id) for item in found))
+        # An answer may have no end.
+        items = tuple(_checked(item, source.id) for item in islice(found, SEARCH_LIMIT_MAX))
+        return LiveAnswer(source_id=source.id, items=items)
     except TimeoutError:
         _log.warning("live source %s did not answer within %s s", source.id, LIVE_SOURCE_SECONDS)
         return LiveAnswer(source_id=source.id, flag=Degraded.LIVE_TIMEOUT)
     except Exception as error:  # noqa: BLE001 - a host's source may raise anything; search goes on without it
         # The message may hold what was asked for, so only its type is logged.
         _log.warning("live source %s failed: %s", source.id, type(error).__name__)
+        return LiveAnswer(source_id=source.id, flag=Degraded.LIVE_ERROR)
+    except anyio.get_cancelled_exc_class():
+        if anyio.current_effective_deadline() == -math.inf:
+            raise  # nobody waits for this answer any more
+        # A cancellation that leaked out of the source itself.
+        _log.warning("live source %s cancelled itself", source.id)
         return LiveAnswer(source_id=source.id, flag=Degraded.LIVE_ERROR)
 
 
@@ -201,4 +219,18 @@ def _checked(item: object, source_id: str) -> LiveItem:
         raise ValueError("a live item's updated_at must be an aware datetime")
     for text in (item.adapter, item.external_ref, item.title, item.snippet, item.kind):
         validate_text(text, "a live item")
-    return item if item.adapter else replace(item, adapter=source_id)
+    _check_citation(item.citation)
+    return replace(
+        item,
+        adapter=item.adapter or source_id,
+        title=item.title[:TITLE_CHARS],
+        snippet=compat_snippet(item.snippet),
+    )
+
+
+def _check_citation(citation: object) -> None:
+    target = citation.open if isinstance(citation, Citation) else None
+    if not isinstance(citation, Citation) or not isinstance(target, OpenTarget):
+        raise ValueError("a live item must have a citation that says where it opens")
+    for text in (citation.adapter, citation.external_ref, target.type, target.id, target.url or ""):
+        validate_text(text, "a live item's citation")

@@ -12,6 +12,7 @@ from corbits_memory.ports import (
     AuditStore,
     DocumentStore,
     IdempotentStore,
+    OpenableStore,
     PushStore,
     ReadableStore,
     ReadyStore,
@@ -44,7 +45,8 @@ class Life:
             if self._closed:
                 raise UnavailableError("this memory is closed; create a new one")
             if not self._opened:
-                await self._store.open()
+                if isinstance(self._store, OpenableStore):
+                    await self._store.open()
                 self._opened = True
 
     async def close(self) -> None:

@@ -52,6 +52,7 @@ from corbits_memory.ports import (
     ForgetResult,
     GrantStore,
     HistoryPage,
+    LiveSource,
     NewDocument,
     Once,
     PurgeResult,
@@ -66,6 +67,7 @@ from corbits_memory.ports import (
     TimelineEvent,
     VersionDetail,
     VersionState,
+    capabilities_of,
 )
 from corbits_memory.validation import (
     AddInput,
@@ -319,7 +321,9 @@ class Memory:
                 limit=query.limit,
             )
             for source in self._sources
-            if asked.as_of is None and (not asked.sources or source.id in asked.sources)
+            if isinstance(source, LiveSource)
+            and asked.as_of is None
+            and (not asked.sources or source.id in asked.sources)
         ]
         found, answers = await live.gather(local, asks)
         if not self._sources:
@@ -702,7 +706,7 @@ class Memory:
     @property
     def capabilities(self) -> StoreCapabilities:
         """What the store can do; known at once, open or not."""
-        return self._parts.store.capabilities
+        return capabilities_of(self._parts.store)
 
     async def pending_vectors(self, *, tenant_id: str, principal_id: str) -> int:
         """How many of the principal's chunks are found by their words alone until a worker has embedded them."""

@@ -1,10 +1,12 @@
 """Live sources beside the memory: in time or flagged, merged in, never in the way."""
 
 import asyncio
+import itertools
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 
 from corbits_memory import live
@@ -196,6 +198,12 @@ async def test_each_flag_is_told_once_and_the_reason_is_not_logged(caplog: pytes
         [hit("1", updated_at=datetime(2026, 1, 1))],
         [hit("1", snippet="\ud800")],
         [hit("1", kind=None)],
+        [hit("1", citation=None)],
+        [hit("1", citation=Citation(adapter="x", external_ref="1", open=None))],  # type: ignore[arg-type]
+        [hit("1", citation=Citation(adapter="x", external_ref="1", open=OpenTarget(type="issue", id=5)))],  # type: ignore[arg-type]
+        [hit("1", updated_at="2026-01-01")],
+        [hit("1"), hit("2", score="high")],  # type: ignore[arg-type]
+        {"items": [hit("1")]},
         ["text"],
         None,
         5,
@@ -211,6 +219,55 @@ async def test_what_is_no_item_spoils_its_source_only(broken: Any) -> None:
     found = await search(Source())
     assert found.degraded == ("live_error",)
     assert len(found.items) == 1
+
+
+async def test_an_answer_without_an_end_is_read_to_fifty() -> None:
+    class Source:
+        id = "endless"
+
+        async def search_live(self, **call: Any) -> Any:
+            return (hit(f"CL-{number}") for number in itertools.count())
+
+    found = await search(Source(), limit=50)
+    assert found.degraded == ()
+    assert len(found.items) == 50
+    assert {item.external_ref for item in found.items} <= {f"CL-{n}" for n in range(50)} | {"fake_doc_1"}
+
+
+async def test_what_is_too_long_to_show_is_cut() -> None:
+    found = await search(FakeSource(catalogue=[hit("1", title="deploy" * 1_000, snippet="x" * 10_000)]))
+    assert [(len(item.title), len(item.snippet)) for item in found.items[1:]] == [(500, 241)]
+
+
+async def test_a_source_that_can_not_be_searched_is_let_be() -> None:
+    class Mounted:
+        id = "mounted"
+
+    found = await search(Mounted())
+    assert (len(found.items), found.degraded, found.items[0].score) == (1, (), 1.0)
+    compat = await search(Mounted(), profile=SearchProfile.COMPAT)
+    assert compat.items[0].score == pytest.approx(0.925)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, TimeoutError, ExceptionGroup("all", [OSError()])])
+async def test_whatever_a_source_raises_costs_its_own_hits_alone(error: Any) -> None:
+    class Source:
+        id = "odd"
+
+        async def search_live(self, **call: Any) -> list[LiveItem]:
+            raise error
+
+    found = await search(Source(), FakeSource(catalogue=[hit("CL-1")]))
+    assert [item.external_ref for item in found.items] == ["fake_doc_1", "CL-1"]
+    assert found.degraded == ("live_timeout" if error is TimeoutError else "live_error",)
+
+
+async def test_a_search_that_is_given_up_takes_its_sources_along() -> None:
+    slow = SlowSource()
+    with anyio.move_on_after(0.05) as scope:
+        await search(slow)
+    assert scope.cancelled_caught
+    assert slow.cancelled
 
 
 async def test_the_stores_own_error_comes_out_as_it_is_and_cancels_the_rest() -> None:

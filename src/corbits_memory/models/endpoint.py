@@ -34,7 +34,7 @@ REDACT_CHARS = 8
 """The shortest piece of our own text that is recognised in an answer."""
 TOO_MANY_REQUESTS = 429
 
-_LOOPBACK_MOUNTS = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+LOOPBACK_MOUNTS = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 HttpErrorType = type[EmbedHttpError] | type[RerankHttpError]
 TimeoutErrorType = type[EmbedTimeoutError] | type[RerankTimeoutError]
@@ -151,7 +151,7 @@ class Endpoint:
         try:
             async with client.stream("POST", self._url, content=content) as response:
                 ok = response.is_success
-                answer = await _read_body(response, ANSWER_BYTES if ok else ERROR_BODY_BYTES)
+                answer = await read_body(response, ANSWER_BYTES if ok else ERROR_BODY_BYTES)
                 return response.status_code, response.headers, answer
         except httpx2.HTTPError as error:
             reason = self._redact(str(error), ())[:200]
@@ -170,7 +170,7 @@ class Endpoint:
                 timeout=None,  # the one limit is that of post()
                 follow_redirects=False,
                 # A proxy of the environment is for the world, not for a server on this machine.
-                mounts=dict.fromkeys(_LOOPBACK_MOUNTS),
+                mounts=dict.fromkeys(LOOPBACK_MOUNTS),
             )
         return self._client
 
@@ -233,7 +233,7 @@ def _join(base: str, path: str) -> str:
     return base + path
 
 
-async def _read_body(response: httpx2.Response, limit: int) -> bytes:
+async def read_body(response: httpx2.Response, limit: int) -> bytes:
     """At most ``limit`` bytes of the body; the rest of an endless one is left unread."""
     chunks: list[bytes] = []
     size = 0

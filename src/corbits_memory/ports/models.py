@@ -93,10 +93,19 @@ class LiveItem:
 
 @runtime_checkable
 class SourceProvider(Protocol):
-    """Something searched live beside the memory, fail-soft within 0.8 s."""
+    """Something that a host mounts beside the memory. ``sources`` of a search names it by its id."""
 
     @property
     def id(self) -> str: ...
+
+
+@runtime_checkable
+class LiveSource(SourceProvider, Protocol):
+    """A source that is searched live, under the host's own tokens: no grant decides over its hits.
+
+    Fail-soft: it has 0.8 s, and is cancelled then. Whatever it raises, and anything that is no list of at most
+    50 items, costs its own hits alone.
+    """
 
     async def search_live(
         self, *, query: str, tenant_id: str, principal_id: str, limit: int

@@ -52,16 +52,9 @@ from corbits_memory.ports.transform import (
 class DocumentStore(Protocol):
     """Durable documents of many tenants. The store enforces access to its own rows.
 
-    ``access`` None: a caller sees its own documents alone.
+    ``access`` None: a caller sees its own documents alone. What more a store can do is told by the other
+    protocols of this module; what it lacks is answered ``NotSupportedError`` (501).
     """
-
-    @property
-    def capabilities(self) -> StoreCapabilities: ...
-
-    async def open(self) -> None:
-        """Get ready to answer; raises :class:`~corbits_memory.errors.ConfigError` saying what to mend."""
-
-    async def close(self) -> None: ...
 
     async def add(
         self,
@@ -86,6 +79,34 @@ class DocumentStore(Protocol):
         query: TimelineQuery,
         access: Access | None = None,
     ) -> list[TimelineEvent]: ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class OpenableStore(Protocol):
+    """A store that has to get ready before it answers."""
+
+    async def open(self) -> None:
+        """Once, before the first call. Raises :class:`~corbits_memory.errors.ConfigError` saying what to mend."""
+
+
+@runtime_checkable
+class DescribedStore(Protocol):
+    """A store that says what it can do, open or not."""
+
+    @property
+    def capabilities(self) -> StoreCapabilities: ...
+
+
+def capabilities_of(store: DocumentStore) -> StoreCapabilities:
+    """What the store says of itself. Of one that says nothing: what its methods tell, that it embeds, and
+    that it doesn't enforce grants."""
+    if isinstance(store, DescribedStore):
+        return store.capabilities
+    return StoreCapabilities(
+        supports_feed=isinstance(store, FeedStore), supports_retention=isinstance(store, RetentionStore)
+    )
 
 
 @runtime_checkable

@@ -12,6 +12,6 @@ Exporters to OpenAI, Anthropic, LangChain and Pydantic AI are in the modules of 
 from corbits_memory.tools.definitions import TOOLS, Tool
 from corbits_memory.tools.environment import create_memory_tools
 from corbits_memory.tools.results import ToolResult
-from corbits_memory.tools.toolset import MemoryTools
+from corbits_memory.tools.toolset import MemoryTools, Toolset
 
-__all__ = ["TOOLS", "MemoryTools", "Tool", "ToolResult", "create_memory_tools"]
+__all__ = ["TOOLS", "MemoryTools", "Tool", "ToolResult", "Toolset", "create_memory_tools"]

@@ -3,10 +3,10 @@
 from typing import Any
 
 from corbits_memory.tools.results import ToolResult
-from corbits_memory.tools.toolset import MemoryTools
+from corbits_memory.tools.toolset import Toolset
 
 
-def anthropic_tools(tools: MemoryTools) -> list[Any]:
+def anthropic_tools(tools: Toolset) -> list[Any]:
     """What goes into ``tools`` of ``messages.create``."""
     return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}

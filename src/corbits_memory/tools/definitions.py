@@ -82,18 +82,15 @@ class ForgetArguments(Arguments):
     cascade: Flag | None = Field(default=None, description="Also your documents that were derived from it.")
 
 
-@dataclass(frozen=True)
-class Tool:
-    """One tool, in no framework's terms."""
+@dataclass(frozen=True, kw_only=True)
+class ToolDescription:
+    """One tool, in no framework's terms: what a model is told of it."""
 
     name: str
     title: str
     description: str
     """Written for a model."""
     arguments: type[Arguments]
-    request: Callable[..., Call[Any]]
-    """From the arguments, by name, to what is sent."""
-    answer: type[responses.Response]
     read_only: bool = True
     destructive: bool = False
     idempotent: bool = True
@@ -102,6 +99,15 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """JSON schema of the arguments."""
         return lean_schema(self.arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool(ToolDescription):
+    """One tool over the memory."""
+
+    request: Callable[..., Call[Any]]
+    """From the arguments, by name, to what is sent."""
+    answer: type[responses.Response]
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from typing import Any, Literal
 
 from corbits_memory.tools.results import ToolResult
-from corbits_memory.tools.toolset import MemoryTools
+from corbits_memory.tools.toolset import Toolset
 
 
-def openai_tools(tools: MemoryTools, *, api: Literal["chat", "responses"] = "chat") -> list[Any]:
+def openai_tools(tools: Toolset, *, api: Literal["chat", "responses"] = "chat") -> list[Any]:
     """What goes into ``tools`` of ``chat.completions.create`` or of ``responses.create``."""
     functions = [
         {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}

@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from corbits_memory.errors import ConfigError
-from corbits_memory.tools.definitions import Tool
-from corbits_memory.tools.toolset import MemoryTools
+from corbits_memory.tools.definitions import ToolDescription
+from corbits_memory.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from pydantic_ai import Tool as PydanticTool
 
 
-def pydantic_ai_tools(tools: MemoryTools) -> list["PydanticTool[Any]"]:
+def pydantic_ai_tools(tools: Toolset) -> list["PydanticTool[Any]"]:
     """What goes into ``Agent(tools=…)``. An error is the tool's answer, so that no run ends by it.
 
     Raises ``ConfigError`` without the package.
@@ -22,7 +22,7 @@ def pydantic_ai_tools(tools: MemoryTools) -> list["PydanticTool[Any]"]:
             "Pydantic AI tools need the package pydantic-ai-slim: pip install pydantic-ai-slim"
         ) from None
 
-    def export(tool: Tool) -> "PydanticTool[Any]":
+    def export(tool: ToolDescription) -> "PydanticTool[Any]":
         async def call(**arguments: Any) -> str:
             return (await tools.call(tool.name, arguments)).text
 

@@ -1,8 +1,8 @@
 """Tools over a client: a name and arguments in, one JSON text out. Nothing is raised but a cancellation."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -11,8 +11,48 @@ from pydantic import ValidationError
 from corbits_memory.client import Call, MemoryClient, SyncMemoryClient
 from corbits_memory.errors import ConfigError
 from corbits_memory.tools import results
-from corbits_memory.tools.definitions import TOOLS, Tool
+from corbits_memory.tools.coercion import Arguments
+from corbits_memory.tools.definitions import TOOLS, Tool, ToolDescription
 from corbits_memory.tools.results import RESULT_CHARS, ToolResult
+
+T = TypeVar("T", bound=ToolDescription)
+
+
+class Toolset(Protocol):
+    """Tools that can be exported and called, whatever is behind them."""
+
+    @property
+    def tools(self) -> Sequence[ToolDescription]: ...
+
+    async def call(self, name: str, arguments: Mapping[str, Any] | str | None = None, /) -> ToolResult: ...
+
+
+def chosen_tools(tools: Iterable[T], names: Iterable[str] | None) -> dict[str, T]:
+    """Tools by name: all, or these. Raises ``ConfigError`` for a name that is none."""
+    known = {tool.name: tool for tool in tools}
+    chosen = list(known) if names is None else list(dict.fromkeys(names))
+    unknown = [name for name in chosen if name not in known]
+    if unknown:
+        raise ConfigError(f"there is no tool {', '.join(unknown)}; the tools are {', '.join(known)}")
+    return {name: known[name] for name in chosen}
+
+
+def unknown_tool(names: Iterable[str]) -> ToolResult:
+    return results.error("unknown_tool", f"there is no such tool; the tools are {', '.join(names)}")
+
+
+def arguments_of(tool: ToolDescription, arguments: Mapping[str, Any] | str | None) -> Arguments | ToolResult:
+    """What a model wrote as the tool's arguments, or the error that says what is wrong with it."""
+    try:
+        given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
+    except (ValueError, TypeError, RecursionError):
+        return results.error("invalid_arguments", "the arguments must be a JSON object")
+    try:
+        return tool.arguments.model_validate({} if given is None else given)
+    except ValidationError as error:
+        return results.bad_arguments(error)
+    except Exception as error:  # noqa: BLE001 - the last door: a tool never raises
+        return results.failure(error)
 
 
 class MemoryTools:
@@ -29,13 +69,8 @@ class MemoryTools:
 
         Raises ``ConfigError`` for a name that is none. The client stays its maker's to close.
         """
-        known = {tool.name: tool for tool in TOOLS}
-        chosen = list(known) if names is None else list(dict.fromkeys(names))
-        unknown = [name for name in chosen if name not in known]
-        if unknown:
-            raise ConfigError(f"there is no tool {', '.join(unknown)}; the tools are {', '.join(known)}")
         self.client = client
-        self._tools = {name: known[name] for name in chosen}
+        self._tools = chosen_tools(TOOLS, names)
         self._most = max_result_chars
 
     @property
@@ -79,17 +114,12 @@ class MemoryTools:
     def _prepare(self, name: str, arguments: Mapping[str, Any] | str | None) -> Call[Any] | ToolResult:
         tool = self._tools.get(name)
         if tool is None:
-            return results.error(
-                "unknown_tool", f"there is no such tool; the tools are {', '.join(self._tools)}"
-            )
+            return unknown_tool(self._tools)
+        given = arguments_of(tool, arguments)
+        if isinstance(given, ToolResult):
+            return given
         try:
-            given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
-        except (ValueError, TypeError, RecursionError):
-            return results.error("invalid_arguments", "the arguments must be a JSON object")
-        try:
-            return tool.call(tool.arguments.model_validate({} if given is None else given))
-        except ValidationError as error:
-            return results.bad_arguments(error)
+            return tool.call(given)
         except Exception as error:  # noqa: BLE001 - the last door: a tool never raises
             return results.failure(error)
 

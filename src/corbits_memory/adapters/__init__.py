@@ -1,0 +1,1 @@
+"""Other services behind the memory's ports. A host imports the one that it mounts; nothing else does."""
