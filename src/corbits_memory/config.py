@@ -109,6 +109,8 @@ class EngineConfig:
     """How long ``add`` waits for vectors before it leaves them to the worker."""
     run_worker: bool = True
     """Whether this process also works off the queue of missing vectors, and delivers webhooks."""
+    query_log_percent: int = 0
+    """So many of a hundred questions are kept for a week, without who asked: to compare generations by."""
     push: PushConfig = field(default_factory=PushConfig)
     worker_concurrency: int = 1
     """Jobs that this process works on at a time."""
@@ -146,6 +148,7 @@ def load_memory_config(
         rerank=rerank,
         profile=SearchProfile(env.choice("SEARCH_PROFILE", tuple(SearchProfile), SearchProfile.DEFAULT)),
         vector_type=env.choice("VECTOR_TYPE", ("halfvec", "vector"), "halfvec"),
+        query_log_percent=env.within("QUERY_LOG_PERCENT", 0, 100) or 0,
         push=_read_push(env),
         add_embed_seconds=(env.positive("ADD_EMBED_TIMEOUT_MS") or 2_000) / 1_000,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from corbits_memory.chunkers import strategies
 from corbits_memory.core import limits
 from corbits_memory.parts import Parts
-from corbits_memory.ports import ParamChange, TransformConfig, TransformRun, TransformStore
+from corbits_memory.ports import ParamChange, SampledQuery, TransformConfig, TransformRun, TransformStore
 from corbits_memory.validation import Problems, transform_name, transform_params, transform_scope
 
 
@@ -138,6 +138,25 @@ class TransformVerbs:
         return await self._transforms.demote_generation(
             tenant_id=tenant_id, actor_id=actor, generation=generation
         )
+
+    async def sampled_queries(
+        self, *, tenant_id: str, actor: str, limit: int | None = None
+    ) -> Sequence[SampledQuery]:
+        """Questions that were asked lately, newest first; ``limit`` 1 to 1,000 (default 100).
+
+        Some are kept where ``QUERY_LOG_PERCENT`` asks for it, else there are none.
+        """
+        self._check(tenant_id, actor)
+        problems = Problems()
+        size = problems.integer(
+            "limit",
+            limit,
+            low=1,
+            high=limits.SAMPLED_LIMIT_MAX,
+            default=limits.SAMPLED_LIMIT_DEFAULT,
+        )
+        problems.raise_if_any()
+        return await self._transforms.sampled_queries(tenant_id=tenant_id, limit=size)
 
     @property
     def _transforms(self) -> TransformStore:

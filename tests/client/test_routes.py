@@ -51,6 +51,7 @@ CALLS: dict[str, Callable[[], Call[Any]]] = {
     "memory_transform_delete": lambda: routes.delete_transform("{config_id}"),
     "memory_transform_run": lambda: routes.run_transform("{config_id}"),
     "memory_transform_runs": routes.transform_runs,
+    "memory_queries": routes.sampled_queries,
     "memory_transform_run_status": lambda: routes.transform_run("{run_id}"),
     "memory_transform_pause": lambda: routes.pause_transform_run("{run_id}"),
     "memory_transform_resume": lambda: routes.resume_transform_run("{run_id}"),

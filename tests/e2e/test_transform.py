@@ -140,10 +140,35 @@ def test_two_generations_are_asked_the_same(
     assert told["before"]["recallAt10"] == told["after"]["recallAt10"] == 1.0
     assert {hit["externalRef"] for hit in told["perQuery"][1]["after"]} >= {"s2"}
     assert told["perQuery"][2]["overlapAt10"] == 1.0
+    code, _, errors = transform("compare", made["generation"])
+    assert (code, "no question was kept here" in errors) == (1, True)
+    with server.client(token) as client:
+        assert client.get("/api/tenants/default/memory/queries").json() == {"queries": []}
     same = one_json(
         transform("compare", made["id"], "--against", made["id"], "--queries", queries, "--json")[1]
     )
     assert (same["sameAnswers"], same["overlapAt10"], same["onlyBefore"]) == (3, 1.0, 0)
+
+
+def test_what_was_asked_is_asked_of_another_generation(new_database: NewDatabase, model: ModelServer) -> None:
+    environ = {
+        "DATABASE_URL": new_database(),
+        "EMBED_BASE_URL": model.url,
+        "EMBED_MODEL": "words",
+        "QUERY_LOG_PERCENT": "100",
+    }
+    assert corbits_memory("db", "migrate", **environ).returncode == 0
+    assert corbits_memory("add", TEXT, "--title", "Vault", **environ).returncode == 0
+    for query in ("vault key", "who may have it", "vault key"):
+        assert corbits_memory("search", query, **environ).returncode == 0
+    lines = corbits_memory("transform", "queries", **environ).stdout.splitlines()
+    assert [json.loads(line)["query"] for line in lines] == ["vault key", "who may have it", "vault key"]
+    made = corbits_memory("transform", "create", "small", "--params", json.dumps(PLAIN), "--json", **environ)
+    run_id = one_json(
+        corbits_memory("transform", "run", one_json(made.stdout)["id"], "--json", **environ).stdout
+    )["id"]
+    told = one_json(corbits_memory("transform", "compare", run_id, "--json", **environ).stdout)
+    assert [one["query"] for one in told["perQuery"]] == ["vault key", "who may have it"]
 
 
 @pytest.mark.parametrize(

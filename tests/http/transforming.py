@@ -9,6 +9,7 @@ from corbits_memory.errors import TransformConfigNotFoundError, TransformRunNotF
 from corbits_memory.ports import (
     ParamChange,
     RunProgress,
+    SampledQuery,
     TransformConfig,
     TransformParams,
     TransformRun,
@@ -81,6 +82,9 @@ class FakeTransforms:
 
     async def transform_runs(self, *, tenant_id: str, limit: int) -> Sequence[TransformRun]:
         return [RUN]
+
+    async def sampled_queries(self, *, tenant_id: str, limit: int) -> Sequence[SampledQuery]:
+        return [SampledQuery(query="where is the key?", asked_at=RUN.created_at)]
 
     async def transform_run(self, *, tenant_id: str, run_id: str) -> TransformRun:
         if run_id != RUN.id:

@@ -78,6 +78,7 @@ def test_every_variable_arrives() -> None:
         CHUNK_MAX_TOKENS="300",
         CHUNK_MIN_TOKENS="0",
         CHUNK_OVERLAP_TOKENS="20",
+        QUERY_LOG_PERCENT="25",
         **PAIR,
     ) == EngineConfig(
         database_url=DATABASE,
@@ -104,6 +105,7 @@ def test_every_variable_arrives() -> None:
         profile=SearchProfile.COMPAT,
         vector_type="vector",
         add_embed_seconds=0.5,
+        query_log_percent=25,
         cutting=Cutting("markdown.sections", ChunkCaps(300, 0, 20)),
     )
 
@@ -181,6 +183,13 @@ def test_chunk_sizes_at_their_limits(name: str, low: int, high: int) -> None:
         assert getattr(caps, f"{name}_tokens") == value
     for wrong in (str(low - 1), str(high + 1), "1.5", " 60", "x"):
         assert problems({"DATABASE_URL": DATABASE, variable: wrong})
+
+
+@pytest.mark.parametrize("value", ["-1", "101", "50%", "0.5"])
+def test_a_share_of_questions_is_a_percentage(value: str) -> None:
+    assert [load(QUERY_LOG_PERCENT=str(edge)).query_log_percent for edge in (0, 100)] == [0, 100]
+    [problem] = problems({"DATABASE_URL": DATABASE, "QUERY_LOG_PERCENT": value})
+    assert problem.startswith("QUERY_LOG_PERCENT must be an integer from 0 to 100")
 
 
 def test_a_chunk_size_that_was_not_given_contradicts_none_that_was() -> None:

@@ -45,6 +45,16 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
+def sampled_questions(told: Json) -> list[Question]:
+    """Each question once. Raises ``InvalidInputError`` where none was kept."""
+    asked = dict.fromkeys(one["query"] for one in told["queries"])
+    if not asked:
+        raise InvalidInputError(
+            "no question was kept here: give --queries FILE, or set QUERY_LOG_PERCENT and wait until some were asked"
+        )
+    return [Question(query=query, relevant=frozenset(), filters={}) for query in asked]
+
+
 def _questions(lines: Iterator[str]) -> Iterator[Question]:
     read = 0
     for number, line in enumerate(lines, 1):

@@ -14,7 +14,12 @@ from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, 
 from corbits_memory.cli.output import clean, note, on_terminal, print_json, print_table
 from corbits_memory.cli.run import FAILED, run_async
 from corbits_memory.core.ids import TRANSFORM_CONFIG
-from corbits_memory.core.limits import RUNS_LIMIT_DEFAULT, RUNS_LIMIT_MAX
+from corbits_memory.core.limits import (
+    RUNS_LIMIT_DEFAULT,
+    RUNS_LIMIT_MAX,
+    SAMPLED_LIMIT_DEFAULT,
+    SAMPLED_LIMIT_MAX,
+)
 from corbits_memory.errors import InvalidInputError
 
 app = typer.Typer(no_args_is_help=True, help="Derive the corpus anew beside the live one, and promote it.")
@@ -244,9 +249,16 @@ app.command("retry")(_verb("retry", "Have workers go on with a run that failed o
 def compare(
     generation: Generation,
     queries: Annotated[
-        Path,
-        typer.Option(help='A query a line, or JSON: {"query": …, "relevant": [external refs], filters…}.'),
-    ],
+        Path | None,
+        typer.Option(
+            help='A query a line, or JSON: {"query": …, "relevant": [external refs], filters…}. '
+            "Default: what was asked lately, where QUERY_LOG_PERCENT keeps some.",
+            show_default=False,
+        ),
+    ] = None,
+    sampled: Annotated[
+        int, typer.Option(min=1, max=SAMPLED_LIMIT_MAX, help="So many of what was asked lately.")
+    ] = SAMPLED_LIMIT_DEFAULT,
     against: Annotated[
         str | None, typer.Option(help="Another generation than the live one.", show_default=False)
     ] = None,
@@ -267,11 +279,14 @@ def compare(
     """Ask the live generation and a run's the same questions, as the principal, and show what differs."""
     from corbits_memory.cli import compare_report as report
     from corbits_memory.cli.compare import compare as ask_both
-    from corbits_memory.cli.compare import comparison_json, read_questions
+    from corbits_memory.cli.compare import comparison_json, read_questions, sampled_questions
     from corbits_memory.core.comparison import Comparison
 
-    questions = read_questions(queries)
     target = _target(data_dir, database_url, url, token, tenant, principal)
+    if queries is not None:
+        questions = read_questions(queries)
+    else:
+        questions = sampled_questions(_ask(target, lambda backend: backend.sampled(sampled)))
     with _Bar("queries") as bar:
         compared = run_async(ask_both(target, against, generation, questions, bar.asked))
     if html is not None:
@@ -293,6 +308,24 @@ def compare(
         print_table(
             report.QUERY_COLUMNS, [report.query_row(one) for one in report.by_change(compared)[:rows]]
         )
+
+
+@app.command("queries")
+def queries(
+    limit: Annotated[
+        int, typer.Option(min=1, max=SAMPLED_LIMIT_MAX, help="So many, newest first.")
+    ] = SAMPLED_LIMIT_DEFAULT,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    url: Url = None,
+    token: Token = None,
+    tenant: Tenant = "default",
+    principal: Principal = "operator",
+) -> None:
+    """Print what was asked lately as lines of JSON, for `compare --queries`; add what is relevant to them."""
+    target = _target(data_dir, database_url, url, token, tenant, principal)
+    for one in _ask(target, lambda backend: backend.sampled(limit))["queries"]:
+        print_json({"query": one["query"], "relevant": []})
 
 
 @app.command("promote")

@@ -17,6 +17,7 @@ class TransformBackend(Protocol):
     async def delete(self, config_id: str) -> Json: ...
     async def run(self, config_id: str, scope: Mapping[str, Any]) -> Json: ...
     async def runs(self, limit: int) -> Json: ...
+    async def sampled(self, limit: int) -> Json: ...
     async def show(self, run_id: str) -> Json: ...
     async def change(self, run_id: str, word: str) -> Json:
         """``pause``, ``resume``, ``cancel`` or ``retry``."""
@@ -78,6 +79,10 @@ class DirectTransforms:
     async def runs(self, limit: int) -> Json:
         return self._wire.runs_response(await self._admin.transform_runs(**self._who, limit=limit)).to_json()
 
+    async def sampled(self, limit: int) -> Json:
+        found = await self._admin.sampled_queries(**self._who, limit=limit)
+        return self._wire.sampled_response(found).to_json()
+
     async def show(self, run_id: str) -> Json:
         return self._wire.run_response(await self._admin.transform_run(**self._who, run_id=run_id)).to_json()
 
@@ -120,6 +125,9 @@ class RemoteTransforms:
 
     async def runs(self, limit: int) -> Json:
         return await self._remote.ask(routes.transform_runs(limit=limit))
+
+    async def sampled(self, limit: int) -> Json:
+        return await self._remote.ask(routes.sampled_queries(limit=limit))
 
     async def show(self, run_id: str) -> Json:
         return await self._remote.ask(routes.transform_run(run_id))

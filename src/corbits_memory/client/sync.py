@@ -90,6 +90,7 @@ class SyncMemoryClient:
     delete_transform = _sent(routes.delete_transform)
     run_transform = _sent(routes.run_transform)
     transform_runs = _sent(routes.transform_runs)
+    sampled_queries = _sent(routes.sampled_queries)
     transform_run = _sent(routes.transform_run)
     pause_transform_run = _sent(routes.pause_transform_run)
     resume_transform_run = _sent(routes.resume_transform_run)

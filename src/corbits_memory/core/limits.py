@@ -92,6 +92,7 @@ SCOPE_DOCUMENTS = 1_000
 PROBLEMS_LISTED = 100
 """Failures, and captures that were passed over, that a run's answer lists, each."""
 RUNS_LIMIT_DEFAULT, RUNS_LIMIT_MAX = 50, 500
+SAMPLED_LIMIT_DEFAULT, SAMPLED_LIMIT_MAX = 100, 1_000
 """Configs or runs of one answer, newest first."""
 
 # Search.

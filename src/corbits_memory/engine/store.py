@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from corbits_memory.engine.outbound import Outbound
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.pruning import ModelPruner
 from corbits_memory.engine.push import PushWorker
+from corbits_memory.engine.query_log import QueryLog
 from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.replay.transforms import Transforms
 from corbits_memory.engine.replica import Replica
@@ -105,6 +107,7 @@ class PostgresDocumentStore:
         reranker: Reranker | None,
         models: ModelFactory | None = None,
         clock: Callable[[], datetime] = utc_now,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """``models`` makes the clients of models that transform configs name; without it they can't name any."""
         self._config = config
@@ -112,6 +115,7 @@ class PostgresDocumentStore:
         self._reranker = reranker
         self._models = models
         self._clock = clock
+        self._chance = chance
         self._open = False
         self._closed = False
         self._access_of: AccessOf | None = None
@@ -147,6 +151,7 @@ class PostgresDocumentStore:
         self.pruner = ModelPruner(self._database)
         self.statistics = StatisticsService(self._database)
         self.idempotency = IdempotencyService(self._database)
+        self.query_log = QueryLog(self._database, percent=config.query_log_percent, chance=self._chance)
         self.replays = ReplayService(
             self._database,
             generations=self._generations,
@@ -161,11 +166,12 @@ class PostgresDocumentStore:
             self.embedding,
             self.statistics,
             self.idempotency,
+            self.query_log,
             self.replays,
             concurrency=config.worker_concurrency,
         )
         self.feed_signal = FeedSignal(config.database_url, self._database)
-        self.transforms = Transforms(self.replays, self._worker, self.feed_signal)
+        self.transforms = Transforms(self.replays, self._worker, self.feed_signal, self.query_log)
         self._reads = self._reads_over(self._database)
         self._replica_reads = self._reads_over(self.replica.database) if self.replica else self._reads
         self._feed = self._reads.feed
@@ -263,6 +269,7 @@ class PostgresDocumentStore:
             if self.replica is not None:
                 stack.push_async_callback(self.replica.close)
             stack.push_async_callback(self._worker.close)
+            stack.push_async_callback(self.query_log.close)
             stack.push_async_callback(self.feed_signal.close)
             stack.push_async_callback(self.push.close)
 
@@ -318,11 +325,14 @@ class PostgresDocumentStore:
     async def search(
         self, *, tenant_id: str, principal_id: str, query: SearchQuery, access: Access | None = None
     ) -> SearchResult:
-        return await self._read(
+        found = await self._read(
             lambda reads: reads.search.search(
                 tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
             )
         )
+        if query.generation is None:
+            self.query_log.note(tenant_id, query.query)
+        return found
 
     async def list(
         self,

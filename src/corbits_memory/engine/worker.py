@@ -18,6 +18,7 @@ from corbits_memory.engine.embedding import EmbeddingService
 from corbits_memory.engine.idempotency import IdempotencyService
 from corbits_memory.engine.migrate import JOBS_SCHEMA
 from corbits_memory.engine.pool import ACQUIRE_SECONDS
+from corbits_memory.engine.query_log import QueryLog
 from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.statistics import StatisticsService
 from corbits_memory.errors import DatabaseError, MemoryError
@@ -58,6 +59,7 @@ class Worker:
         embedding: EmbeddingService,
         statistics: StatisticsService,
         idempotency: IdempotencyService,
+        query_log: QueryLog,
         replay: ReplayService,
         *,
         concurrency: int = 1,
@@ -66,6 +68,7 @@ class Worker:
         self._embedding = embedding
         self._statistics = statistics
         self._idempotency = idempotency
+        self._query_log = query_log
         self._replay = replay
         self._concurrency = concurrency
         self._app: App | None = None
@@ -205,6 +208,7 @@ class Worker:
         @app.task(name=FORGET_KEYS, queue=QUEUE)
         async def forget_keys(timestamp: int) -> None:
             await self._idempotency.sweep()
+            await self._query_log.sweep()
 
 
 async def _forget_stalled(app: App) -> None:

@@ -72,6 +72,13 @@ async def list_runs(call: Call) -> responses.Response:
     return transform.runs_response(await _admin(call).transform_runs(**_who(call), limit=limit))
 
 
+async def sampled(call: Call) -> responses.Response:
+    problems = Problems()
+    limit = number(call, problems, "limit", low=1, high=limits.SAMPLED_LIMIT_MAX)
+    problems.raise_if_any()
+    return transform.sampled_response(await _admin(call).sampled_queries(**_who(call), limit=limit))
+
+
 async def promote(call: Call) -> responses.Response:
     partial: Any = call.body.get("partial")
     promoted = await _admin(call).promote_generation(**_who(call), **_path(call), allow_partial=partial)
@@ -200,6 +207,23 @@ TRANSFORM_OPERATIONS = (
         summary="A run, how far it is, and what failed of it",
         handle=_on_run("transform_run"),
         response=transform.TransformRunResponse,
+    ),
+    Operation(
+        id="memory_queries",
+        method="GET",
+        path="/queries",
+        capability=Capability.ADMIN,
+        summary="Questions that were asked lately, where some are kept",
+        handle=sampled,
+        response=transform.SampledQueriesResponse,
+        query=(
+            {
+                "name": "limit",
+                "in": "query",
+                "description": f"Default {limits.SAMPLED_LIMIT_DEFAULT}; newest first.",
+                "schema": {"type": "integer", "minimum": 1, "maximum": limits.SAMPLED_LIMIT_MAX},
+            },
+        ),
     ),
     _run_operation("pause", "Begin no slice of a run until it is resumed"),
     _run_operation("resume", "Go on with a run that was paused"),

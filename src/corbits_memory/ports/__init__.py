@@ -108,6 +108,7 @@ from corbits_memory.ports.stores import (
 from corbits_memory.ports.transform import (
     ParamChange,
     RunProgress,
+    SampledQuery,
     SkippedCapture,
     SliceFailure,
     TransformConfig,
@@ -181,6 +182,7 @@ __all__ = [
     "RetractionStore",
     "RevocableGrantStore",
     "RunProgress",
+    "SampledQuery",
     "Scalar",
     "SearchItem",
     "SearchQuery",

@@ -41,6 +41,7 @@ from corbits_memory.ports.search import (
 )
 from corbits_memory.ports.transform import (
     ParamChange,
+    SampledQuery,
     TransformConfig,
     TransformParams,
     TransformRun,
@@ -359,6 +360,10 @@ class TransformStore(Protocol):
 
     async def demote_generation(self, *, tenant_id: str, actor_id: str, generation: str) -> TransformRun:
         """Raises ``TransformPromoteError``."""
+        ...
+
+    async def sampled_queries(self, *, tenant_id: str, limit: int) -> Sequence[SampledQuery]:
+        """Questions that were kept, newest first; none where none are."""
         ...
 
 

@@ -126,6 +126,14 @@ class SkippedCapture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledQuery:
+    """A question that was asked, where some are kept."""
+
+    query: str
+    asked_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransformRun:
     """A run. Its id is the generation that it writes.
 

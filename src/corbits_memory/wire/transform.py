@@ -11,7 +11,7 @@ from corbits_memory.core import limits, tuning
 from corbits_memory.core.enums import RunStatus
 from corbits_memory.core.instants import iso_instant
 from corbits_memory.core.strategies import BUILT_IN
-from corbits_memory.ports import ParamChange, TransformConfig, TransformRun, TransformScope
+from corbits_memory.ports import ParamChange, SampledQuery, TransformConfig, TransformRun, TransformScope
 from corbits_memory.wire import fields
 from corbits_memory.wire.requests import Request
 from corbits_memory.wire.responses import Response
@@ -188,6 +188,21 @@ class TransformRunResponse(TransformAnswer):
 
 class TransformRunsResponse(TransformAnswer):
     runs: list[TransformRunResponse]
+
+
+class SampledQueryResponse(TransformAnswer):
+    query: str
+    asked_at: str
+
+
+class SampledQueriesResponse(TransformAnswer):
+    queries: list[SampledQueryResponse]
+
+
+def sampled_response(queries: Sequence[SampledQuery]) -> SampledQueriesResponse:
+    return SampledQueriesResponse(
+        queries=[SampledQueryResponse(query=one.query, asked_at=iso_instant(one.asked_at)) for one in queries]
+    )
 
 
 def config_response(config: TransformConfig) -> TransformConfigResponse:

@@ -29,6 +29,7 @@ OPERATORS = {
     ("models", "tenants_of_models"): "an operator removes models that nobody uses",
     ("push", "claim"): "a worker takes the next subscription that is due, whoever's it is",
     ("push", "next_retry"): "when the next delivery is due, whoever's it is",
+    ("query_log", "expired_tenants"): "the sweep finds who has old questions",
     ("statistics", "stale_tenants"): "the worker finds who has outgrown its counts",
     ("transform", "running_runs"): "a worker looks for runs that have slices to do",
     ("vectors", "changing_tenants"): "the worker finds whose vectors are of a model that is replaced",

@@ -89,6 +89,16 @@ def retry_transform_run(run_id: str) -> Call[wire.TransformRunResponse]:
     return _once(_run(run_id, "/retry"), wire.TransformRunResponse)
 
 
+def sampled_queries(*, limit: int | None = None) -> Call[wire.SampledQueriesResponse]:
+    """Questions that were asked lately, newest first, where the server keeps some."""
+    return Call(
+        method="GET",
+        path="/queries",
+        answer=wire.SampledQueriesResponse,
+        parameters=given_parameters(limit=limit),
+    )
+
+
 def promote(generation: str, *, partial: bool = False) -> Call[wire.TransformRunResponse]:
     """Make the generation of a run the live one; ``partial`` though live documents are not in it."""
     path = f"/generations/{path_part(generation)}/promote"

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from corbits_memory.core.enums import RunStatus
 from corbits_memory.engine.feed_signal import FeedSignal
+from corbits_memory.engine.query_log import QueryLog
 from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.worker import Worker
 from corbits_memory.ports.transform import (
     ParamChange,
+    SampledQuery,
     TransformConfig,
     TransformParams,
     TransformRun,
@@ -18,7 +20,10 @@ from corbits_memory.ports.transform import (
 class Transforms:
     """A :class:`~corbits_memory.ports.TransformStore`."""
 
-    def __init__(self, replay: ReplayService, worker: Worker, feed_signal: FeedSignal) -> None:
+    def __init__(
+        self, replay: ReplayService, worker: Worker, feed_signal: FeedSignal, query_log: QueryLog
+    ) -> None:
+        self._query_log = query_log
         self._replay = replay
         self._worker = worker
         self._feed_signal = feed_signal
@@ -80,6 +85,9 @@ class Transforms:
     async def demote_generation(self, *, tenant_id: str, actor_id: str, generation: str) -> TransformRun:
         await self._replay.promoter.demote(tenant_id=tenant_id, actor_id=actor_id, generation=generation)
         return await self._moved(tenant_id, generation)
+
+    async def sampled_queries(self, *, tenant_id: str, limit: int) -> Sequence[SampledQuery]:
+        return await self._query_log.sampled(tenant_id=tenant_id, limit=limit)
 
     async def _worked_on(self, tenant_id: str, run: TransformRun) -> TransformRun:
         if run.status is RunStatus.RUNNING:
