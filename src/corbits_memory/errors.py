@@ -279,6 +279,12 @@ class UpstreamError(MemoryError):
     code = "upstream_failed"
 
 
+class ExtractorError(UpstreamError):
+    """The host's text extractor failed; nothing of this file was stored."""
+
+    code = "extractor_failed"
+
+
 class DatabaseError(UpstreamError):
     """The database failed; nothing of this request was kept."""
 

@@ -10,6 +10,7 @@ Every call names the tenant and the principal it acts for; both come from the ho
 Inputs are checked in :mod:`corbits_memory.validation`, and nothing reaches the store unchecked.
 """
 
+import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,7 +36,7 @@ from corbits_memory.core.enums import (
     TemporalClass,
 )
 from corbits_memory.core.merge import LOCAL
-from corbits_memory.errors import InvalidInputError, MemoryError, TextExtractorRequiredError
+from corbits_memory.errors import ExtractorError, InvalidInputError, MemoryError, TextExtractorRequiredError
 from corbits_memory.parts import Parts, assemble
 from corbits_memory.ports import (
     Access,
@@ -90,6 +91,8 @@ from corbits_memory.validation import (
     search_query,
     timeline_query,
 )
+
+logger = logging.getLogger("corbits_memory.plane")
 
 
 class Memory:
@@ -785,10 +788,17 @@ class Memory:
     async def _extract(self, file: File) -> Content:
         if self._text_extractor is None:
             raise TextExtractorRequiredError
-        extracted = await self._text_extractor.extract(
-            file.data, mime_type=file.mime_type, filename=file.filename
-        )
-        return file_content(file, extracted)
+        try:
+            extracted = await self._text_extractor.extract(
+                file.data, mime_type=file.mime_type, filename=file.filename
+            )
+            return file_content(file, extracted)
+        except MemoryError:
+            raise
+        except Exception as error:
+            # The host's own code; it costs this file, and no other of the batch.
+            logger.error("the text extractor failed: %s", type(error).__name__)
+            raise ExtractorError from error
 
     async def _stored(
         self,

@@ -10,6 +10,7 @@ from corbits_memory.errors import (
     ConfigError,
     DatabaseError,
     ExternalRefInUseError,
+    ExtractorError,
     InvalidInputError,
     MemoryError,
     UnavailableError,
@@ -135,6 +136,8 @@ class Extractor:
     async def extract(self, data: bytes, *, mime_type: str | None, filename: str | None) -> ExtractedText:
         if data == b"broken":
             raise InvalidInputError("file is no PDF")
+        if data == b"crash":
+            raise RuntimeError("the file says: secret")
         return ExtractedText(text=data.decode(), title=self.title)
 
 
@@ -166,6 +169,16 @@ async def test_a_file_needs_an_extractor_and_to_be_readable() -> None:
             await memory.add(**ANN, file=File(data=b"broken"))
         with pytest.raises(InvalidInputError, match="text must not be blank"):
             await memory.add(**ANN, file=File(data=b" "))
+
+
+async def test_an_extractor_that_fails_costs_its_file_alone() -> None:
+    async with Memory(FakeDocumentStore(), text_extractor=Extractor(None)) as memory:
+        failed, kept = await memory.add_batch(
+            **ANN, items=[AddInput(file=File(data=b"crash")), AddInput(file=File(data=b"Fridays"))]
+        )
+        assert isinstance(failed, ExtractorError)
+        assert "secret" not in failed.message
+        assert isinstance(kept, AddResult)
 
 
 # --- life --------------------------------------------------------------------------------------------
