@@ -1,5 +1,6 @@
 """The suites find what is broken, and run as an author runs them: in a folder of one's own, from a shell."""
 
+import os
 import re
 import subprocess
 import sys
@@ -142,6 +143,10 @@ def test_an_exception_that_names_no_test_is_a_failure() -> None:
 # --- from a shell ------------------------------------------------------------------------------------
 
 
+ALONE = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Without the plugins that lie around, which take seconds to import and which no author needs."""
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "mine.py").write_text(
         "from corbits_memory.testing import FakeDocumentStore\n"
@@ -150,7 +155,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
     quiet = ["-q", "-W", "ignore", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", *arguments, *quiet]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=ALONE)
 
 
 SUITE = "corbits_memory.testing.conformance"
@@ -198,7 +203,7 @@ def test_the_fakes_do_without_pytest() -> None:
 def test_every_option_and_suite_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", f"{SUITE}.options", "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=ALONE).stdout
     ours = told.partition("conformance of ports")[2].partition("\n\n")[0]
     options = re.findall(r"^  (--[a-z-]+)=", ours, re.MULTILINE)
     assert len(options) == 7
