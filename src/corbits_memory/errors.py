@@ -40,10 +40,13 @@
     │   │   ├── EmbedTimeoutError
     │   │   ├── EmbedHttpError
     │   │   └── DimsOutOfBoundsError
-    │   └── RerankError
-    │       ├── RerankTimeoutError
-    │       ├── RerankHttpError
-    │       └── RerankQueryTooLongError
+    │   ├── RerankError
+    │   │   ├── RerankTimeoutError
+    │   │   ├── RerankHttpError
+    │   │   └── RerankQueryTooLongError
+    │   └── ChatError
+    │       ├── ChatTimeoutError
+    │       └── ChatHttpError
     ├── UnavailableError             503  not ready, or closed
     └── ConfigError                  500  the operator mends the configuration
         ├── RerankConfigError
@@ -351,6 +354,31 @@ class RerankQueryTooLongError(RerankError):
     """The query leaves no room for a document in the reranker's window; ask a shorter question."""
 
     code = "rerank_query_too_long"
+
+
+class ChatError(UpstreamError):
+    """The chat model failed."""
+
+    code = "chat_failed"
+
+
+class ChatTimeoutError(ChatError):
+    """The chat model did not answer in time; raise DISTILL_TIMEOUT_MS or look at the endpoint."""
+
+    code = "chat_timeout"
+
+
+class ChatHttpError(ChatError):
+    """The chat endpoint answered with an error or with something that is not its protocol."""
+
+    code = "chat_http"
+
+    def __init__(
+        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+        self.retry_after = retry_after
 
 
 class UnavailableError(MemoryError):

@@ -24,6 +24,7 @@ def _version(version: FeedVersion) -> dict[str, Any]:
         "createdByKind": str(version.created_by_kind),
         "generatorAgentId": version.generator_agent_id,
         "provenance": version.provenance,
+        "sourceClass": str(version.source_class),
         "occurredAt": iso_instant(version.occurred_at),
         "createdAt": iso_instant(version.created_at),
         "accessTags": list(version.access_tags),

@@ -310,3 +310,9 @@ async def test_list_is_newest_first_and_ones_own(store: PostgresDocumentStore) -
     events = await store.list(tenant_id=T, principal_id=P, query=TimelineQuery(limit=10))
     assert [event.title for event in events] == ["New", "Old"]
     assert titles(await find(store, "eve")) == []
+
+
+async def test_naming_the_own_owner_tag_again_changes_nothing(store: PostgresDocumentStore) -> None:
+    given = note("A claim.", external_ref="claim", access_tags=("memory.owner:ann",))
+    (first,), (again,) = [await add(store, given) for _ in range(2)]
+    assert (first.status, again.status) == ("created", "unchanged")

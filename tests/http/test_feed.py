@@ -75,6 +75,7 @@ async def test_a_page_to_the_letter(http: httpx2.AsyncClient) -> None:
                 "createdByKind": "human",
                 "generatorAgentId": None,
                 "provenance": "unknown",
+                "sourceClass": "native",
                 "occurredAt": at,
                 "createdAt": at,
                 "accessTags": [],

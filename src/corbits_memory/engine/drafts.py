@@ -134,6 +134,8 @@ def cut_anew(planned: Sequence[Draft], cutting: Cutting) -> None:
 def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
     """The row of ``claim_documents``: what a new document starts with."""
     document = draft.document
+    own = draft.access_tags or []
+    system = draft.system_tags or resolve_access_tags(principal_id, tenant_id)
     return {
         "position": draft.position,
         "id": draft.document_id,
@@ -141,9 +143,10 @@ def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
         "title": document.title,
         "adapter": document.adapter,
         "external_ref": draft.external_ref,
-        "access_tags": draft.access_tags or [],
+        "access_tags": own,
         "system_tags": [
-            *(draft.system_tags or resolve_access_tags(principal_id, tenant_id)),
+            # A tag stands once: else a repeat would seem to move it.
+            *(tag for tag in system if tag not in own),
             *([document_tag(draft.document_id)] if draft.peers else ()),
         ],
         "attributes": dict(document.attributes),

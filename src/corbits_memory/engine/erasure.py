@@ -196,6 +196,7 @@ class Eraser:
         ]
         self._chunks = [row["id"] for row in await self._rows("chunks")]
         self._entities = [row["id"] for row in await self._rows("named_entities", chunks=self._chunks)]
+        await self._run("drop_failures")
         await self._run("hold_statistics")
         await self._embed_apart()
         self._recount = bool(await self._rows("superseded_since_counted"))

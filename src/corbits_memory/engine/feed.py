@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from psycopg.rows import dict_row
 
-from corbits_memory.core.enums import CreatedByKind, FeedOp, VersionStatus
+from corbits_memory.core.enums import CreatedByKind, FeedOp, LineageClass, VersionStatus
 from corbits_memory.core.limits import FEED_TEXT_BYTES
 from corbits_memory.engine.access import visibility_among
 from corbits_memory.engine.drafts import Row
@@ -134,6 +134,7 @@ def _version(row: Row, visibility: Visibility) -> FeedVersion:
         created_by_kind=CreatedByKind(row["created_by_kind"]),
         generator_agent_id=row["generator_agent_id"],
         provenance=row["provenance"],
+        source_class=LineageClass(row["source_class"]),
         occurred_at=row["occurred_at"],
         created_at=row["ingested_at"],
         access_tags=visibility.tells(owner=row["owner"], tags=tags),

@@ -18,6 +18,8 @@ from corbits_memory.config import is_http_url
 from corbits_memory.core.instants import retry_after_seconds
 from corbits_memory.core.limits import ERROR_BODY_CHARS
 from corbits_memory.errors import (
+    ChatHttpError,
+    ChatTimeoutError,
     ConfigError,
     EmbedHttpError,
     EmbedTimeoutError,
@@ -36,8 +38,8 @@ TOO_MANY_REQUESTS = 429
 
 LOOPBACK_MOUNTS = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
-HttpErrorType = type[EmbedHttpError] | type[RerankHttpError]
-TimeoutErrorType = type[EmbedTimeoutError] | type[RerankTimeoutError]
+HttpErrorType = type[EmbedHttpError] | type[RerankHttpError] | type[ChatHttpError]
+TimeoutErrorType = type[EmbedTimeoutError] | type[RerankTimeoutError] | type[ChatTimeoutError]
 T = TypeVar("T")
 
 
@@ -66,6 +68,12 @@ RERANKING = Family(
     variables="RERANK",
     http_error=RerankHttpError,
     timeout_error=RerankTimeoutError,
+)
+CHAT = Family(
+    noun="chat endpoint",
+    variables="DISTILL",
+    http_error=ChatHttpError,
+    timeout_error=ChatTimeoutError,
 )
 
 
@@ -254,7 +262,7 @@ def _parse_json(body: bytes) -> Any:
 
 def _try_again(error: Exception, limit: asyncio.Timeout, last: list[Exception]) -> bool | float:
     """Whether to send again, or after how many seconds; remembers the error in ``last``."""
-    if not isinstance(error, (EmbedHttpError, RerankHttpError)):
+    if not isinstance(error, (EmbedHttpError, RerankHttpError, ChatHttpError)):
         return False
     status = error.http_status
     if status is not None and status != TOO_MANY_REQUESTS and status < 500:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from corbits_memory.core import limits
-from corbits_memory.core.enums import CreatedByKind, FeedOp, VersionStatus
+from corbits_memory.core.enums import CreatedByKind, FeedOp, LineageClass, VersionStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,7 @@ class FeedVersion:
     created_by_kind: CreatedByKind
     generator_agent_id: str | None
     provenance: str
+    source_class: LineageClass = LineageClass.NATIVE
     occurred_at: datetime
     created_at: datetime
     access_tags: tuple[str, ...]

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from corbits_memory.core import limits
-from corbits_memory.core.enums import CreatedByKind, FeedOp, Provenance, VersionStatus
+from corbits_memory.core.enums import CreatedByKind, FeedOp, LineageClass, Provenance, VersionStatus
 from corbits_memory.feed_json import entry_json
 from corbits_memory.ports import FeedPage
 from corbits_memory.wire.responses import Response
@@ -22,6 +22,7 @@ class FeedEntryResponse(Response):
     created_by_kind: CreatedByKind | None = None
     generator_agent_id: str | None = None
     provenance: Provenance | None = None
+    source_class: LineageClass | None = None
     occurred_at: str | None = None
     created_at: str | None = None
     access_tags: list[str] | None = None

@@ -35,6 +35,10 @@ WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s ORDER BY v.id FO
 SELECT pg_advisory_xact_lock(hashtext('memory.term_stat'), hashtext(%(tenant)s))
 FROM memory.tenant_state s WHERE s.tenant_id = %(tenant)s AND s.stats_rows IS NOT NULL
 
+-- name: drop_failures
+-- What distillers noted of failures with it may quote it.
+DELETE FROM memory.distill_failure f WHERE f.tenant_id = %(tenant)s AND f.version_id = ANY (%(versions)s)
+
 -- name: drop_terms
 -- Terms are counted in fewer rows, if they were counted with these.
 WITH gone AS (

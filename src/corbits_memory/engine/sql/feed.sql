@@ -7,7 +7,7 @@ WITH wanted AS (
   SELECT e.seq, e.op, e.at, e.version_id, coalesce(e.document_id, v.document_id) AS document_id,
     coalesce(e.owner_id, d.owner_principal_id) AS owner, coalesce(e.tags, d.tags, '{}') AS tags, e.peers,
     v.access_tags AS version_tags, v.kind, v.title, v.status, v.created_by_kind, v.generator_agent_id, v.provenance,
-    v.occurred_at, v.ingested_at
+    v.source_class, v.occurred_at, v.ingested_at
   FROM memory.feed_event e
   LEFT JOIN memory.version v ON v.tenant_id = %(tenant)s AND v.id = e.version_id
   LEFT JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
