@@ -8,7 +8,7 @@ from tests.support.postgres import database_names, new_database, new_module_data
 
 __all__ = ["database_names", "new_database", "new_module_database", "pg_cluster"]
 
-_OWN = ("CORBITS_MEMORY_", "EMBED_", "RERANK_", "DATABASE_", "DB_POOL_", "FTS_", "WEBHOOK_")
+_OWN = ("CORBITS_MEMORY_", "EMBED_", "RERANK_", "DATABASE_", "DB_POOL_", "FTS_", "WEBHOOK_", "DISTILL_")
 _KEPT = ("CORBITS_MEMORY_BENCH_DATA", "CORBITS_MEMORY_TEST_")
 
 

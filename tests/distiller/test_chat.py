@@ -1,6 +1,7 @@
 """The ready inference against a real HTTP server that speaks the protocol, well and badly."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from tests.distiller.support import ANN, CONSUMER, TENANT, put, resident
 from tests.models.conftest import Answer, ModelServer, Request
 
 ENTRY = DistillEntry(seq=1, version_id="v1", document_id="d1", title="Deploys", text="Fridays are frozen.")
-CLAIM = {
+CLAIM: dict[str, Any] = {
     "action": "write",
     "reason": None,
     "title": "No deploys on Fridays",
@@ -357,3 +358,11 @@ async def test_a_model_that_answers_rubbish_changes_nothing_and_says_so(
         "distill_answer: the model's answer is not JSON"
     ]
     assert len(await memory.list(tenant_id=TENANT, principal_id=ANN)) == 1
+
+
+def test_every_variable_and_option_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "distiller.md").read_text(encoding="utf-8")
+    fields = {name for name in ChatConfig.__dataclass_fields__}
+    assert {name for name in fields if f"`DISTILL_{name.upper()}`" not in page} == set()
+    for option in ("--once", "--agent", "--from", "--failed", "--retry", "--interval", "--state"):
+        assert option in page

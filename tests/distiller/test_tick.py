@@ -87,7 +87,8 @@ async def test_what_a_page_does_not_tell_has_its_default() -> None:
 async def test_skip_poison_and_async_inferences() -> None:
     async def distill(entry: DistillEntry) -> Outcome:
         await anyio.lowlevel.checkpoint()
-        return [Skip(), Poison(reason="for\x00 nobody"), Poison(), write(entry)][entry.seq - 1]
+        outcomes: list[Outcome] = [Skip(), Poison(reason="for\x00 nobody"), Poison(), write(entry)]
+        return outcomes[entry.seq - 1]
 
     tick = await run_distill_tick(Scripted(*map(told, (1, 2, 3, 4)), next_cursor=4), distill)
     assert (tick.processed, tick.skipped, len(tick.wrote)) == (4, 1, 1)

@@ -7,6 +7,7 @@ import typer
 from corbits_memory.cli import (
     add,
     db,
+    distill,
     doctor,
     documents,
     embed,
@@ -69,6 +70,7 @@ app.command("history")(documents.history)
 app.command("export")(export.export)
 app.command("feed")(feed.feed)
 app.command("mcp")(mcp.mcp)
+app.command("distill")(distill.distill)
 app.command("doctor")(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(grant.app, name="grant")

@@ -9,7 +9,7 @@ from corbits_memory.cli.backend import Json, Target
 from corbits_memory.cli.local import open_database
 from corbits_memory.feed_json import entry_json
 from corbits_memory.plane import Memory
-from corbits_memory.server.startup import migrate, open_plane
+from corbits_memory.server.startup import Plane, migrate, open_plane
 from corbits_memory.wire import documents, lifecycle, push, requests, responses
 from corbits_memory.wire.feed import feed_response
 
@@ -126,9 +126,18 @@ async def open_memory(
     target: Target, environ: Mapping[str, str], *, run_worker: bool
 ) -> AsyncIterator[Memory]:
     """The memory on the database that the options, and after them the environment, ask for."""
+    async with open_local_plane(target, environ, run_worker=run_worker) as plane:
+        yield plane.memory
+
+
+@asynccontextmanager
+async def open_local_plane(
+    target: Target, environ: Mapping[str, str], *, run_worker: bool
+) -> AsyncIterator[Plane]:
+    """The same with what is under it."""
     async with open_database(target.data_dir, target.database_url, environ) as (place, config):
         if place.embedded:
             # Nobody else looks after this database. Somebody's own is migrated only when they say so.
             await migrate(config.memory)
         async with open_plane(config, run_worker=run_worker) as plane:
-            yield plane.memory
+            yield plane
