@@ -13,6 +13,7 @@ from corbits_memory.ports import (
     DocumentStore,
     IdempotentStore,
     OpenableStore,
+    LookupStore,
     PushStore,
     ReadableStore,
     ReadyStore,
@@ -79,6 +80,13 @@ class Parts:
         """The store as one that reads by id; raises ``NotSupportedError`` for another."""
         if not isinstance(self.store, ReadableStore):
             raise NotSupportedError("this document store can't read documents by id")
+        return self.store
+
+    @property
+    def findable(self) -> LookupStore:
+        """The store as one that reads by reference; raises ``NotSupportedError`` for another."""
+        if not isinstance(self.store, LookupStore):
+            raise NotSupportedError("this document store can't look up documents by external_ref")
         return self.store
 
     @property

@@ -54,6 +54,7 @@ from corbits_memory.ports import (
     GrantStore,
     HistoryPage,
     LiveSource,
+    LookupPage,
     NewDocument,
     Once,
     PurgeResult,
@@ -86,6 +87,7 @@ from corbits_memory.validation import (
     context_tokens,
     feed_query,
     file_content,
+    lookup_query,
     new_document,
     once_of,
     search_query,
@@ -636,6 +638,43 @@ class Memory:
         access = await self._admitted(tenant_id, principal_id, "document_id", document_id)
         return await self._parts.readable.document(
             tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+        )
+
+    async def lookup(
+        self,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        adapter: str,
+        external_refs: Sequence[str] | None = None,
+        prefix: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+        include_text: bool = False,
+    ) -> LookupPage:
+        """Documents by the names that their source gave them, in byte order of these, at most ``limit`` (1 to 100).
+
+        ``external_refs`` (≤ 100) names them, ``prefix`` how their references begin; with neither it is all of the
+        ``adapter``'s. ``after`` is ``next_after`` of the page before. ``include_text`` adds each text as it was
+        added; a page ends before the one that would make it more than 1 MiB, unless that is its first. Documents
+        without an active version, and those that the principal can't see, are left out; a page may be empty and not
+        the last. Raises ``InvalidInputError``, ``NotSupportedError``, and ``UnavailableError`` unless open.
+        """
+        self._parts.life.check()
+        check_caller(tenant_id, principal_id)
+        query = lookup_query(
+            adapter=adapter,
+            external_refs=external_refs,
+            prefix=prefix,
+            after=after,
+            limit=limit,
+            include_text=include_text,
+        )
+        return await self._parts.findable.lookup(
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            query=query,
+            access=await self._parts.control.access(tenant_id, principal_id),
         )
 
     async def history(

@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[], Call[Any]]] = {
     "memory_retention_class": lambda: routes.set_retention_class("{version_id}", "durable"),
     "memory_audit": routes.audit,
     "memory_document": lambda: routes.document("{document_id}"),
+    "memory_lookup": lambda: routes.lookup("a"),
     "memory_history": lambda: routes.history("{document_id}"),
     "memory_version": lambda: routes.version("{version_id}"),
     "memory_feed": routes.feed_page,

@@ -362,7 +362,7 @@ async def test_a_model_that_answers_rubbish_changes_nothing_and_says_so(
 
 def test_every_variable_and_option_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "distiller.md").read_text(encoding="utf-8")
-    fields = {name for name in ChatConfig.__dataclass_fields__}
+    fields = set(ChatConfig.__dataclass_fields__)
     assert {name for name in fields if f"`DISTILL_{name.upper()}`" not in page} == set()
     for option in ("--once", "--agent", "--from", "--failed", "--retry", "--interval", "--state"):
         assert option in page

@@ -486,6 +486,8 @@ async def test_capabilities_tell_what_the_store_can_do() -> None:
     store = FakeDocumentStore(capabilities=StoreCapabilities(embeddings_configured=False, supports_feed=True))
     async with Memory(store) as memory, client_of(memory_app(memory, identity=identity)) as client:
         assert (await client.get("/capabilities")).json() == {
+            "tenantId": "acme",
+            "principalId": "ann",
             "embeddingsConfigured": False,
             "enforcesGrants": False,
             "supportsFeed": True,

@@ -65,8 +65,11 @@ class DirectBackend:
         return documents.version_response(found).to_json()
 
     async def capabilities(self) -> Json:
-        pending = await self._memory.pending_vectors(tenant_id=self._tenant, principal_id=self._principal)
-        return responses.capabilities_response(self._memory.capabilities, pending_vectors=pending).to_json()
+        who = {"tenant_id": self._tenant, "principal_id": self._principal}
+        pending = await self._memory.pending_vectors(**who)
+        return responses.capabilities_response(
+            self._memory.capabilities, **who, pending_vectors=pending
+        ).to_json()
 
     async def forget(self, document_id: str, *, cascade: bool) -> Json:
         result = await self._memory.forget(

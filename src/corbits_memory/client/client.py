@@ -79,6 +79,7 @@ class MemoryClient:
     list = _sent(routes.list_documents)
     document = _sent(routes.document)
     history = _sent(routes.history)
+    lookup = _sent(routes.lookup)
     version = _sent(routes.version)
     share = _sent(routes.share)
     unshare = _sent(routes.unshare)

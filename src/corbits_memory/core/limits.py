@@ -67,6 +67,11 @@ CHUNK_PAGE_DEFAULT, CHUNK_PAGE_MAX = 100, 500
 FEED_LIMIT_DEFAULT, FEED_LIMIT_MAX = 50, 100
 FEED_TEXT_BYTES = 1024 * 1024
 """Text that one page of the feed carries, in UTF-8."""
+LOOKUP_LIMIT_DEFAULT, LOOKUP_LIMIT_MAX = 20, 100
+LOOKUP_REFS = 100
+"""References that one look-up names."""
+LOOKUP_TEXT_BYTES = 1024 * 1024
+"""Text that one page of a look-up carries, in UTF-8 and as it was sent, unless the first alone is longer."""
 AUDIT_LIMIT_DEFAULT, AUDIT_LIMIT_MAX = 50, 500
 DERIVED_LISTED = 1_000
 """Documents derived from a forgotten one that an answer lists."""

@@ -1,12 +1,16 @@
 """Documents by id: the document, its history, a version with its text. Unknown and invisible are the same."""
 
+import asyncio
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg.rows import dict_row
 
 from corbits_memory.core.enums import VersionStatus
-from corbits_memory.engine.access import visibility_among
+from corbits_memory.core.limits import LOOKUP_TEXT_BYTES
+from corbits_memory.engine.access import resolve_visibility, visibility_among, visibility_parameters
 from corbits_memory.engine.pool import READ_SECONDS, Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import NotFoundError
@@ -15,6 +19,8 @@ from corbits_memory.ports import (
     DocumentDetail,
     HistoryEntry,
     HistoryPage,
+    LookupPage,
+    LookupQuery,
     VersionDetail,
     VersionFacts,
     VersionText,
@@ -32,6 +38,8 @@ _COMPARED = (
     "title", "text", "kind", "attributes", "access_tags", "thread", "author", "language", "occurred_at", "valid_from",
     "valid_until", "provenance", "source_class", "temporal_class", "retention_class", "generator_agent_id",
 )  # fmt: skip
+LOOKED_UP = 1_000
+"""References that one page looks at: neither many that may not be seen nor many that are gone make it expensive."""
 _NO_DOCUMENT, _NO_VERSION = "document not found", "version not found"
 
 
@@ -56,6 +64,52 @@ class DocumentService:
             last_seen_at=row["last_seen_at"],
             current=_facts(row),
         )
+
+    async def lookup(
+        self, *, tenant_id: str, principal_id: str, query: LookupQuery, access: Access | None
+    ) -> LookupPage:
+        """A page of a source's documents; at most a thousand references are looked at for it."""
+        async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
+            visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
+            rows = await self._fetch(
+                conn,
+                "lookup",
+                tenant=tenant_id,
+                adapter=query.adapter,
+                refs=list(query.external_refs) or None,
+                low=query.prefix,
+                high=_behind(query.prefix),
+                after=query.after,
+                most=LOOKED_UP,
+                limit=query.limit,
+                **visibility_parameters(visibility),
+            )
+            seen = [row for row in rows if row["document_id"] is not None]
+            kept = _that_fit(seen[: query.limit]) if query.include_text else seen[: query.limit]
+            captures = [row["raw_capture_id"] for row in kept] if query.include_text else []
+            raw = (
+                await self._fetch(conn, "raw_texts", tenant=tenant_id, captures=captures) if captures else []
+            )
+        # In a thread: to read ten megabytes of JSON takes a while.
+        texts = await asyncio.to_thread(lambda: {row["id"]: _text_of(row["raw_text"]) for row in raw})
+        details = tuple(
+            DocumentDetail(
+                document_id=row["document_id"],
+                adapter=row["adapter"],
+                external_ref=row["external_ref"],
+                owner=row["owner_principal_id"],
+                access_tags=visibility.tells(owner=row["owner_principal_id"], tags=row["tags"]),
+                created_at=row["created_at"],
+                last_seen_at=row["last_seen_at"],
+                current=_facts(row),
+                text=texts.get(row["raw_capture_id"]),
+            )
+            for row in kept
+        )
+        if len(seen) > len(kept):
+            return LookupPage(documents=details, next_after=kept[-1]["external_ref"])
+        more = rows[0]["looked_at"] == LOOKED_UP
+        return LookupPage(documents=details, next_after=rows[0]["last"] if more else None)
 
     async def history(
         self,
@@ -160,6 +214,33 @@ class DocumentService:
         cursor = conn.cursor(row_factory=dict_row)
         await cursor.execute(self._queries[query], parameters)
         return await cursor.fetchall()
+
+
+def _behind(prefix: str) -> str | None:
+    """The first text, in byte order, behind all that begin so; None: there is none."""
+    kept = prefix.rstrip(chr(sys.maxunicode))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    # Surrogates are no characters of UTF-8.
+    return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
+
+
+def _that_fit(rows: Sequence[Row]) -> Sequence[Row]:
+    """As many as one page has room for with their texts, at least one."""
+    total = 0
+    for place, row in enumerate(rows):
+        total += row["bytes"] or 0
+        if total > LOOKUP_TEXT_BYTES and place:
+            return rows[:place]
+    return rows
+
+
+def _text_of(raw_text: str | None) -> str | None:
+    """The text of a captured payload, its parts put together; None for what was erased."""
+    if not raw_text:
+        return None
+    return "".join(part["text"] for part in json.loads(raw_text)["document"]["chunks"])
 
 
 def _admits(visibility: Visibility, row: Mapping[str, Any]) -> bool:

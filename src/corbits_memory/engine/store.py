@@ -55,6 +55,8 @@ from corbits_memory.ports import (
     FeedQuery,
     ForgetResult,
     HistoryPage,
+    LookupPage,
+    LookupQuery,
     ModelFactory,
     NewDocument,
     NewSubscription,
@@ -515,6 +517,15 @@ class PostgresDocumentStore:
         return await self._read(
             lambda reads: reads.documents.document(
                 tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
+            )
+        )
+
+    async def lookup(
+        self, *, tenant_id: str, principal_id: str, query: LookupQuery, access: Access | None = None
+    ) -> LookupPage:
+        return await self._read(
+            lambda reads: reads.documents.lookup(
+                tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
             )
         )
 

@@ -16,6 +16,14 @@ async def document(call: Call) -> responses.Response:
     return documents.document_response(found)
 
 
+async def lookup(call: Call) -> responses.Response:
+    asked: dict[str, Any] = {name: call.body.get(name) for name in documents.LookupRequest.model_fields}
+    page = await call.memory.lookup(
+        tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id, **asked
+    )
+    return documents.lookup_response(page)
+
+
 async def history(call: Call) -> responses.Response:
     limit, before = _page(call, "before", limits.HISTORY_LIMIT_MAX)
     page = await call.memory.history(
@@ -70,6 +78,16 @@ DOCUMENT_OPERATIONS = (
         summary="A document and its current version",
         handle=document,
         response=documents.DocumentResponse,
+    ),
+    Operation(
+        id="memory_lookup",
+        method="POST",
+        path="/lookup",
+        capability=Capability.SEARCH,
+        summary="Documents by the names that their source gave them",
+        handle=lookup,
+        request=documents.LookupRequest,
+        response=documents.LookupResponse,
     ),
     Operation(
         id="memory_history",

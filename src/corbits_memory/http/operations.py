@@ -104,10 +104,9 @@ async def list_events(call: Call) -> responses.Response:
 
 
 async def capabilities(call: Call) -> responses.Response:
-    pending = await call.memory.pending_vectors(
-        tenant_id=call.caller.tenant_id, principal_id=call.caller.principal_id
-    )
-    return responses.capabilities_response(call.memory.capabilities, pending_vectors=pending)
+    who = {"tenant_id": call.caller.tenant_id, "principal_id": call.caller.principal_id}
+    pending = await call.memory.pending_vectors(**who)
+    return responses.capabilities_response(call.memory.capabilities, **who, pending_vectors=pending)
 
 
 async def share(call: Call) -> responses.Response:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     AddStatus,
     CreatedByKind,
@@ -185,7 +186,10 @@ class VersionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentDetail:
-    """A document with its current version. ``access_tags`` are told to its owner alone."""
+    """A document with its current version. ``access_tags`` are told to its owner alone.
+
+    ``text``: as it came in, where that was asked for.
+    """
 
     document_id: str
     adapter: str
@@ -195,6 +199,30 @@ class DocumentDetail:
     created_at: datetime
     last_seen_at: datetime
     current: VersionFacts
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupQuery:
+    """Documents of one source: those with these references, or all whose references begin alike.
+
+    ``after`` is a reference, exclusive.
+    """
+
+    adapter: str
+    external_refs: tuple[str, ...] = ()
+    prefix: str = ""
+    after: str = ""
+    limit: int = limits.LOOKUP_LIMIT_DEFAULT
+    include_text: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupPage:
+    """Documents by reference, in byte order. ``next_after`` asks for the next page; None on the last."""
+
+    documents: tuple[DocumentDetail, ...]
+    next_after: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

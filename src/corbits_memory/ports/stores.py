@@ -12,6 +12,8 @@ from corbits_memory.ports.documents import (
     DocumentDetail,
     DocumentTags,
     HistoryPage,
+    LookupPage,
+    LookupQuery,
     NewDocument,
     Once,
     VersionDetail,
@@ -159,6 +161,17 @@ class ReadableStore(Protocol):
         after: int | None = None,
         access: Access | None = None,
     ) -> VersionDetail: ...
+
+
+@runtime_checkable
+class LookupStore(Protocol):
+    """A store whose documents can be read by the names that their sources gave them."""
+
+    async def lookup(
+        self, *, tenant_id: str, principal_id: str, query: LookupQuery, access: Access | None = None
+    ) -> LookupPage:
+        """Those of them that have an active version and that the caller may see."""
+        ...
 
 
 @runtime_checkable

@@ -31,6 +31,8 @@ from corbits_memory.ports import (
     DocumentTags,
     HistoryEntry,
     HistoryPage,
+    LookupPage,
+    LookupQuery,
     NewDocument,
     Once,
     OpenTarget,
@@ -182,17 +184,32 @@ class FakeDocumentStore(FakeRetention):
     async def document(
         self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
     ) -> DocumentDetail:
-        found = await self._one(tenant_id, principal_id, access, document_id=document_id)
-        return DocumentDetail(
-            document_id=found.document_id,
-            adapter=ADAPTER,
-            external_ref=found.content.external_ref or found.document_id,
-            owner=found.owner,
-            access_tags=found.tags if found.owner == principal_id else (),
-            created_at=found.at,
-            last_seen_at=found.at,
-            current=_facts(found),
+        return _detail(
+            await self._one(tenant_id, principal_id, access, document_id=document_id), principal_id
         )
+
+    async def lookup(
+        self, *, tenant_id: str, principal_id: str, query: LookupQuery, access: Access | None = None
+    ) -> LookupPage:
+        """All of them are of the adapter ``fake``, whatever they were added as."""
+        details = [
+            _detail(found, principal_id, with_text=query.include_text)
+            for found in await self._visible(tenant_id, principal_id, access)
+            if query.adapter == ADAPTER
+        ]
+        wanted = sorted(
+            (
+                detail
+                for detail in details
+                if detail.external_ref.startswith(query.prefix)
+                and detail.external_ref > query.after
+                and (not query.external_refs or detail.external_ref in query.external_refs)
+            ),
+            key=lambda detail: detail.external_ref,
+        )
+        page = wanted[: query.limit]
+        more = len(wanted) > query.limit
+        return LookupPage(documents=tuple(page), next_after=page[-1].external_ref if more else None)
 
     async def history(
         self,
@@ -332,6 +349,20 @@ def _result(document: StoredDocument, status: AddStatus) -> AddResult:
         version=document.version,
         status=status,
         chunks=len(document.content.parts),
+    )
+
+
+def _detail(found: StoredDocument, principal_id: str, *, with_text: bool = False) -> DocumentDetail:
+    return DocumentDetail(
+        document_id=found.document_id,
+        adapter=ADAPTER,
+        external_ref=found.content.external_ref or found.document_id,
+        owner=found.owner,
+        access_tags=found.tags if found.owner == principal_id else (),
+        created_at=found.at,
+        last_seen_at=found.at,
+        current=_facts(found),
+        text=found.content.text if with_text else None,
     )
 
 

@@ -21,6 +21,7 @@ from corbits_memory.validation.queries import (
     check_page,
     check_retention_class,
     context_tokens,
+    lookup_query,
     search_query,
     timeline_query,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "dead_letter_page",
     "feed_query",
     "file_content",
+    "lookup_query",
     "new_document",
     "new_subscription",
     "once_of",

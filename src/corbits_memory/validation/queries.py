@@ -8,7 +8,7 @@ from corbits_memory.core.enums import RetentionClass, SearchProfile
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.core.positions import parse_position
 from corbits_memory.errors import InvalidCursorError
-from corbits_memory.ports import SearchQuery, TimelineQuery
+from corbits_memory.ports import LookupQuery, SearchQuery, TimelineQuery
 from corbits_memory.validation.inputs import SearchInput
 from corbits_memory.validation.problems import Problems
 
@@ -148,6 +148,34 @@ def timeline_query(
     if position is None:
         raise InvalidCursorError("cursor must be one that a list has answered with")
     return replace(query, after=position)
+
+
+def lookup_query(
+    *,
+    adapter: object,
+    external_refs: object = None,
+    prefix: object = None,
+    after: object = None,
+    limit: object = None,
+    include_text: object = None,
+) -> LookupQuery:
+    """The validated ``lookup``; raises :class:`InvalidInputError`."""
+    problems = Problems()
+    chars = limits.EXTERNAL_REF_CHARS
+    query = LookupQuery(
+        adapter=problems.required_identifier("adapter", adapter),
+        external_refs=problems.identifiers(
+            "external_refs", external_refs, max_items=limits.LOOKUP_REFS, max_chars=chars
+        ),
+        prefix=problems.identifier("prefix", prefix, max_chars=chars) or "",
+        after=problems.identifier("after", after, max_chars=chars) or "",
+        limit=problems.integer(
+            "limit", limit, low=1, high=limits.LOOKUP_LIMIT_MAX, default=limits.LOOKUP_LIMIT_DEFAULT
+        ),
+        include_text=problems.flag("include_text", include_text),
+    )
+    problems.raise_if_any()
+    return query
 
 
 def _as_of(problems: Problems, value: object, now: datetime) -> datetime | None:

@@ -1,17 +1,21 @@
 """What reads by id answer."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from corbits_memory.core import limits
 from corbits_memory.core.instants import iso_instant
 from corbits_memory.ports import (
     DocumentDetail,
     HistoryEntry,
     HistoryPage,
+    LookupPage,
     VersionDetail,
     VersionFacts,
 )
+from corbits_memory.wire import fields
+from corbits_memory.wire.requests import Request
 from corbits_memory.wire.responses import Response, given
 
 
@@ -47,6 +51,28 @@ class DocumentResponse(Response):
     last_seen_at: str
     current: VersionFactsResponse
     access_tags: list[str] | None = Field(None, description="All tags; for its owner alone.")
+    text: str | None = Field(None, description="As it came in, where a look-up asked for it.")
+
+
+class LookupRequest(Request):
+    """Which documents of a source: those named, or all whose references begin alike."""
+
+    adapter: fields.Id
+    external_refs: Annotated[list[fields.ExternalRef], Field(max_length=limits.LOOKUP_REFS)] | None = None
+    prefix: fields.ExternalRef | None = Field(None, description="How their references begin.")
+    after: fields.ExternalRef | None = Field(None, description="`nextAfter` of the page before.")
+    limit: Annotated[int, Field(ge=1, le=limits.LOOKUP_LIMIT_MAX)] | None = Field(
+        None, description=f"Default {limits.LOOKUP_LIMIT_DEFAULT}."
+    )
+    include_text: bool | None = Field(
+        None,
+        description=f"A page of texts ends before the one beyond {limits.LOOKUP_TEXT_BYTES:,} bytes, if not the first.",
+    )
+
+
+class LookupResponse(Response):
+    documents: list[DocumentResponse]
+    next_after: str | None = Field(None, description="Absent on the last page; a page may be empty before.")
 
 
 class HistoryEntryResponse(VersionFactsResponse):
@@ -94,7 +120,14 @@ def document_response(document: DocumentDetail) -> DocumentResponse:
         created_at=iso_instant(document.created_at),
         last_seen_at=iso_instant(document.last_seen_at),
         current=VersionFactsResponse(**_facts(document.current)),
-        **given(access_tags=list(document.access_tags)),
+        **given(access_tags=list(document.access_tags), text=document.text),
+    )
+
+
+def lookup_response(page: LookupPage) -> LookupResponse:
+    return LookupResponse(
+        documents=[document_response(document) for document in page.documents],
+        **given(next_after=page.next_after),
     )
 
 

@@ -144,6 +144,8 @@ class ListResponse(Response):
 
 
 class CapabilitiesResponse(Response):
+    tenant_id: str
+    principal_id: str = Field(description="As whom the caller acts.")
     embeddings_configured: bool
     enforces_grants: bool
     supports_feed: bool
@@ -219,8 +221,12 @@ def list_response(events: Sequence[TimelineEvent], *, limit: int) -> ListRespons
     )
 
 
-def capabilities_response(capabilities: StoreCapabilities, *, pending_vectors: int) -> CapabilitiesResponse:
+def capabilities_response(
+    capabilities: StoreCapabilities, *, tenant_id: str, principal_id: str, pending_vectors: int
+) -> CapabilitiesResponse:
     return CapabilitiesResponse(
+        tenant_id=tenant_id,
+        principal_id=principal_id,
         embeddings_configured=capabilities.embeddings_configured,
         enforces_grants=capabilities.enforces_grants,
         supports_feed=capabilities.supports_feed,

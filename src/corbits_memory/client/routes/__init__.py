@@ -29,6 +29,7 @@ from corbits_memory.client.routes.memory import (
     document,
     history,
     list_documents,
+    lookup,
     search,
     version,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "forget",
     "history",
     "list_documents",
+    "lookup",
     "pause_transform_run",
     "promote",
     "purge",

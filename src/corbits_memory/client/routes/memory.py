@@ -200,6 +200,19 @@ def document(document_id: str) -> Call[documents.DocumentResponse]:
     return Call(method="GET", path=document_path(document_id), answer=documents.DocumentResponse)
 
 
+def lookup(
+    adapter: str,
+    *,
+    external_refs: Sequence[str] | None = None,
+    prefix: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+    include_text: bool | None = None,
+) -> Call[documents.LookupResponse]:
+    """Documents by the names that their source gave them, 1 to 100 a page; ``next_after`` asks for the next one."""
+    return Call(method="POST", path="/lookup", answer=documents.LookupResponse, body=body_of(locals()))
+
+
 def history(
     document_id: str, *, limit: int | None = None, before: int | None = None
 ) -> Call[documents.HistoryResponse]:
