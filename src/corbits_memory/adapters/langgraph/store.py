@@ -8,7 +8,8 @@ from anyio import to_thread
 from langgraph.store.base import BaseStore, Item, Op, Result, SearchItem, TTLConfig
 
 from corbits_memory.adapters.langgraph.names import Namespace
-from corbits_memory.adapters.langgraph.operations import Operations, Steps
+from corbits_memory.adapters.langgraph.operations import Operations
+from corbits_memory.adapters.langgraph.reading import Steps
 from corbits_memory.client import MemoryClient, SyncMemoryClient
 from corbits_memory.errors import ConfigError, InvalidInputError, MemoryError, NotSupportedError
 
@@ -53,7 +54,11 @@ class CorbitsMemoryStore(BaseStore):
         return await self._arun(self._operations.batch(ops, now=_now()))
 
     def sweep_ttl(self) -> int:
-        """Erase what has expired; how many items. They are not told before that either."""
+        """Erase what has expired; how many items. They are not told before that either.
+
+        Each is looked at once more just before; an item written anew in that very moment may go with the old one, so
+        sweep when few write.
+        """
         return self._run(self._operations.sweep(now=_now()))
 
     async def asweep_ttl(self) -> int:
