@@ -185,8 +185,8 @@ async def _measure_past(server: Server, replaced: int) -> str:
             for verb, values in (("search", seconds), ("list", listing)):
                 table.add(
                     f"{verb}, {name}",
-                    f"{percentile(values, 50) * 1e3:.1f}",
-                    f"{percentile(values, 95) * 1e3:.1f}",
+                    f"{percentile(values, 0.5) * 1e3:.1f}",
+                    f"{percentile(values, 0.95) * 1e3:.1f}",
                 )
     return (
         f"{replaced:,} documents, each replaced once since the instant asked for: the most that one search reads. "

@@ -26,7 +26,7 @@ TENANT = "bench"
 PARAMS = {"chunk": {"strategy": "token.recursive"}}
 TARGET_RATE, TARGET_STALL = 0.8, 0.1
 CALL_SECONDS = 0.02
-COPIES, QUICK_COPIES = 200, 5
+COPIES, QUICK_COPIES = 500, 5
 
 
 class RemoteModel:

@@ -25,7 +25,6 @@ from corbits_memory.ports import (
     SweepResult,
     VersionState,
 )
-from corbits_memory.transforming import TransformVerbs
 from corbits_memory.validation import (
     Problems,
     check_identifier,
@@ -33,6 +32,7 @@ from corbits_memory.validation import (
     new_subscription,
     replayed_seqs,
 )
+from corbits_memory.verbs.transforms import TransformVerbs
 
 OWNED_PAGE = 500
 

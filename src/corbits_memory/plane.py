@@ -11,7 +11,7 @@ Inputs are checked in :mod:`corbits_memory.validation`, and nothing reaches the 
 """
 
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +28,6 @@ from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     Capability,
     Degraded,
-    FeedOp,
     LineageClass,
     Provenance,
     RetentionClass,
@@ -44,31 +43,20 @@ from corbits_memory.ports import (
     Caller,
     ConditionRegistry,
     ContextResult,
-    DocumentDetail,
     DocumentStore,
     EmbeddingStore,
-    FeedEntry,
-    FeedPage,
-    FeedQuery,
-    ForgetResult,
     GrantStore,
-    HistoryPage,
     LiveSource,
-    LookupPage,
     NewDocument,
     Once,
-    PurgeResult,
     Scalar,
     SearchQuery,
     SearchResult,
     Share,
-    SharedDocument,
     SourceProvider,
     StoreCapabilities,
     TextExtractor,
     TimelineEvent,
-    VersionDetail,
-    VersionState,
     capabilities_of,
 )
 from corbits_memory.validation import (
@@ -79,25 +67,21 @@ from corbits_memory.validation import (
     check_batch,
     check_caller,
     check_file,
-    check_forget,
-    check_identifier,
-    check_page,
-    check_retention_class,
-    check_share,
     context_tokens,
-    feed_query,
     file_content,
-    lookup_query,
     new_document,
     once_of,
     search_query,
     timeline_query,
 )
+from corbits_memory.verbs.feed import FeedVerbs
+from corbits_memory.verbs.owned import OwnerVerbs
+from corbits_memory.verbs.reading import ReadingVerbs
 
 logger = logging.getLogger("corbits_memory.plane")
 
 
-class Memory:
+class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
     """Remembers documents and finds them again, for many tenants.
 
     Open it before use: ``async with memory``, ``memory.lifespan`` in a web app, or ``open`` and ``close``.
@@ -428,311 +412,6 @@ class Memory:
 
     # --- the feed ---
 
-    async def feed(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        after: int = 0,
-        limit: int = limits.FEED_LIMIT_DEFAULT,
-        ops: Collection[FeedOp | str] | None = None,
-        exclude_generator: str | None = None,
-        include_text: bool = False,
-    ) -> FeedPage:
-        """What was written after the entry numbered ``after``, in the order in which it became durable.
-
-        Ask again with the page's ``next_cursor``; None means that there is nothing new. A page may be empty
-        and not the last: it counts entries before the caller's access is looked at. ``limit`` is 1 to 100
-        and ``after`` at least 0; what lies outside is moved inside. ``ops`` beside ``upsert`` (the default):
-        ``retract`` for versions that can't be read any more, ``promote`` when the whole corpus was replaced.
-        ``exclude_generator`` leaves out what this agent made. ``include_text`` adds texts, 1 MiB a page at
-        most: a page ends before the entry that would go beyond, and a text longer than that is cut.
-
-        Raises ``InvalidInputError``, ``InvalidCursorError`` for a number that the feed has not reached,
-        ``NotSupportedError``, and what the store raises.
-        """
-        query = feed_query(
-            after=after,
-            limit=limit,
-            ops=ops,
-            exclude_generator=exclude_generator,
-            include_text=include_text,
-        )
-        return await self.feed_for(query, tenant_id=tenant_id, principal_id=principal_id)
-
-    async def feed_for(self, query: FeedQuery, *, tenant_id: str, principal_id: str) -> FeedPage:
-        """:meth:`feed` with its checked inputs in one value."""
-        self._parts.life.check()
-        check_caller(tenant_id, principal_id)
-        return await self._parts.feeding.page(query, tenant_id=tenant_id, principal_id=principal_id)
-
-    async def follow(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        after: int = 0,
-        ops: Collection[FeedOp | str] | None = None,
-        exclude_generator: str | None = None,
-        include_text: bool = False,
-    ) -> AsyncIterator[FeedEntry]:
-        """The entries after ``after`` as they come, until the memory is closed. Takes what :meth:`feed` takes.
-
-        To go on after a break, remember the ``seq`` of the last entry that was dealt with. Grants are looked
-        at anew for each page. Raises what :meth:`feed` raises, also later on.
-        """
-        query = feed_query(
-            after=after, ops=ops, exclude_generator=exclude_generator, include_text=include_text
-        )
-        self._parts.life.check()
-        check_caller(tenant_id, principal_id)
-        async for page in self._parts.feeding.pages(query, tenant_id=tenant_id, principal_id=principal_id):
-            for entry in page.entries:
-                yield entry
-
-    async def feed_changed(self, *, tenant_id: str, after: int, seconds: float) -> None:
-        """Returns when there may be an entry numbered above ``after``, at the latest after ``seconds``."""
-        self._parts.life.check()
-        await self._parts.feeding.changed(tenant_id=tenant_id, after=after, seconds=seconds)
-
-    def stop_following(self) -> None:
-        """End everything that follows the feed, event streams included, before the memory is closed.
-
-        For a server that shuts down: open streams would make it wait. Closing the memory does it too.
-        """
-        self._parts.feeding.stop()
-
-    async def until_stopped(self) -> None:
-        """Returns after :meth:`stop_following` or :meth:`close`."""
-        await self._parts.feeding.until_stopped()
-
-    # --- sharing and forgetting ---
-
-    async def share(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        document_id: str,
-        tenant: bool = False,
-        principals: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        required: bool = False,
-    ) -> SharedDocument:
-        """Let others read a document: the whole ``tenant`` (where a grant on its tag says so), up to 64
-        ``principals``, holders of grants on ``tags``. Only its owner may; in force from the next request on.
-
-        Sharing twice is sharing once. The answer's ``share`` says what came of it; with ``required`` a
-        missing grant store is an error instead. Raises ``InvalidInputError``, ``NotFoundError`` for what
-        the principal can't see, ``ForbiddenError`` unless it is the owner, and ``NotSupportedError``.
-        """
-        return await self.share_for(
-            {"tenant": tenant, "principals": principals, "tags": tags, "required": required},
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-        )
-
-    async def share_for(
-        self, given: Mapping[str, object], *, tenant_id: str, principal_id: str, document_id: str
-    ) -> SharedDocument:
-        """:meth:`share` with what to share in one mapping, not yet checked."""
-        share = check_share(given, principal_id=principal_id, widening=True)
-        return await self._parts.sharing.share(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-            share=share,
-            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
-        )
-
-    async def unshare(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        document_id: str,
-        tenant: bool = False,
-        principals: Sequence[str] = (),
-        tags: Sequence[str] = (),
-    ) -> SharedDocument:
-        """Take back what :meth:`share` gave; what was not given is let pass. In force from the next request on.
-
-        Raises as :meth:`share` does.
-        """
-        return await self.unshare_for(
-            {"tenant": tenant, "principals": principals, "tags": tags},
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-        )
-
-    async def unshare_for(
-        self, given: Mapping[str, object], *, tenant_id: str, principal_id: str, document_id: str
-    ) -> SharedDocument:
-        """:meth:`unshare` with what to take back in one mapping, not yet checked."""
-        share = check_share(given, principal_id=principal_id, widening=False)
-        return await self._parts.sharing.unshare(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-            share=share,
-            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
-        )
-
-    async def forget(
-        self, *, tenant_id: str, principal_id: str, document_id: str, cascade: bool = False
-    ) -> ForgetResult:
-        """Erase the content of a document, all its versions; its id, owner and numbers stay. No way back.
-
-        Only its owner may. ``derived`` in the result lists what the principal may see of the documents that
-        were made from it; ``cascade`` forgets those of them that are its own too. Forgetting twice is
-        forgetting once (``versions`` 0); adding under the same name later makes the next version. When this
-        returns no query reaches the content; docs/erasure.md says what takes longer.
-
-        Raises ``InvalidInputError``, ``NotFoundError`` for what the principal can't see, ``ForbiddenError``
-        unless it is the owner, ``NotSupportedError``, and ``UnavailableError`` unless open.
-        """
-        return await self._parts.forgetting.forget(
-            cascade=check_forget(cascade),
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
-        )
-
-    async def purge(self, *, tenant_id: str, principal_id: str, document_id: str) -> PurgeResult:
-        """Remove a document with everything that hangs on it, its id and raw captures included. No way back.
-
-        Only its owner may, and not while a version of it that is not forgotten is ``durable``
-        (``DurableDocumentError``). Otherwise raises as :meth:`forget` does.
-        """
-        return await self._parts.forgetting.purge(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-            access=await self._admitted(tenant_id, principal_id, "document_id", document_id),
-        )
-
-    async def set_retention_class(
-        self, *, tenant_id: str, principal_id: str, version_id: str, retention_class: RetentionClass | str
-    ) -> VersionState:
-        """Say how long a version is kept: ``durable`` (not purged), ``standard``, ``ephemeral`` and
-        ``source_only`` (swept when they expire). Only the owner of its document may.
-
-        Raises as :meth:`forget` does.
-        """
-        return await self._parts.forgetting.set_class(
-            retention_class=check_retention_class(retention_class),
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            version_id=version_id,
-            access=await self._admitted(tenant_id, principal_id, "version_id", version_id),
-        )
-
-    tombstone_document = forget
-    hard_delete_document = purge
-
-    async def document(self, *, tenant_id: str, principal_id: str, document_id: str) -> DocumentDetail:
-        """A document and its current version. Unknown and invisible are one ``NotFoundError``."""
-        access = await self._admitted(tenant_id, principal_id, "document_id", document_id)
-        return await self._parts.readable.document(
-            tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
-        )
-
-    async def lookup(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        adapter: str,
-        external_refs: Sequence[str] | None = None,
-        prefix: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-        include_text: bool = False,
-    ) -> LookupPage:
-        """Documents by the names that their source gave them, in byte order of these, at most ``limit`` (1 to 100).
-
-        ``external_refs`` (≤ 100) names them, ``prefix`` how their references begin; with neither it is all of the
-        ``adapter``'s. ``after`` is ``next_after`` of the page before. ``include_text`` adds each text as it was
-        added; a page ends before the one that would make it more than 1 MiB, unless that is its first. Documents
-        without an active version, and those that the principal can't see, are left out; a page may be empty and not
-        the last. Raises ``InvalidInputError``, ``NotSupportedError``, and ``UnavailableError`` unless open.
-        """
-        self._parts.life.check()
-        check_caller(tenant_id, principal_id)
-        query = lookup_query(
-            adapter=adapter,
-            external_refs=external_refs,
-            prefix=prefix,
-            after=after,
-            limit=limit,
-            include_text=include_text,
-        )
-        return await self._parts.findable.lookup(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            query=query,
-            access=await self._parts.control.access(tenant_id, principal_id),
-        )
-
-    async def history(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        document_id: str,
-        limit: int | None = None,
-        before: int | None = None,
-    ) -> HistoryPage:
-        """A document's versions, newest first, and which fields each changed.
-
-        ``limit`` is 1 to 100, default 20; ``before`` a version number, exclusive. Raises ``NotFoundError``.
-        """
-        access = await self._admitted(tenant_id, principal_id, "document_id", document_id)
-        page = check_page(
-            limit,
-            before,
-            default=limits.HISTORY_LIMIT_DEFAULT,
-            high=limits.HISTORY_LIMIT_MAX,
-            cursor="before",
-        )
-        return await self._parts.readable.history(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            document_id=document_id,
-            limit=page.limit,
-            before=page.cursor,
-            access=access,
-        )
-
-    async def version(
-        self,
-        *,
-        tenant_id: str,
-        principal_id: str,
-        version_id: str,
-        limit: int | None = None,
-        after: int | None = None,
-    ) -> VersionDetail:
-        """One version with a page of its text.
-
-        ``limit`` is 1 to 500 chunks, default 100; ``after`` an ordinal, exclusive. Raises ``NotFoundError``.
-        """
-        access = await self._admitted(tenant_id, principal_id, "version_id", version_id)
-        page = check_page(
-            limit, after, default=limits.CHUNK_PAGE_DEFAULT, high=limits.CHUNK_PAGE_MAX, cursor="after"
-        )
-        return await self._parts.readable.version(
-            tenant_id=tenant_id,
-            principal_id=principal_id,
-            version_id=version_id,
-            limit=page.limit,
-            after=page.cursor,
-            access=access,
-        )
-
     async def access(self, tenant_id: str, principal_id: str) -> Access | None:
         """A principal's grants for the time of one request; None without a grant store."""
         check_caller(tenant_id, principal_id)
@@ -793,15 +472,6 @@ class Memory:
         await self.close()
 
     # --- inside ---
-
-    async def _admitted(
-        self, tenant_id: str, principal_id: str, field: str, identifier: object
-    ) -> Access | None:
-        """What the caller's grants say, once a call about one thing has been checked."""
-        self._parts.life.check()
-        check_caller(tenant_id, principal_id)
-        check_identifier(field, identifier)
-        return await self._parts.control.access(tenant_id, principal_id)
 
     async def _prepare(self, item: object, *, tenant_id: str, principal_id: str) -> NewDocument | MemoryError:
         """The checked document, or the error that stands in its place."""
