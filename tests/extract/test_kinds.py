@@ -62,3 +62,10 @@ def test_what_can_not_be_read_is_told(
 ) -> None:
     with pytest.raises(error, match=told):
         kind_of(data, mime_type=mime_type, filename=filename)
+
+
+@pytest.mark.parametrize("filler", [b"<!---->", b"<!-- -->\n", b"<!--", b" <!--->"])
+def test_comments_in_front_take_no_time_and_hide_no_page(filler: bytes) -> None:
+    assert kind_of(filler * 200 + b"x", mime_type="text/plain", filename=None) is Kind.TEXT
+    head = b"<!-- made by -->\n<!----><html>"
+    assert kind_of(head, mime_type=None, filename=None) is Kind.HTML

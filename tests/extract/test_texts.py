@@ -19,6 +19,10 @@ from corbits_memory.extract.texts import decode_html, decode_text, heading_of
         ("Grüße".encode("latin-1"), 'text/plain; charset="ISO-8859-1"'),
         ("Grüße".encode(), "text/plain; charset=made-up"),
         ("Grüße".encode(), "text/plain; charset=base64"),
+        ("Grüße".encode(), "text/plain; charset=punycode"),
+        ("Grüße".encode(), "text/plain; charset=Unicode_Escape"),
+        ("Grüße".encode(), "text/plain; charset=idna"),
+        ("Grüße".encode(), "text/plain; charset=undefined"),
     ],
 )
 def test_text_is_decoded_by_what_says_its_encoding(data: bytes, mime_type: str | None) -> None:

@@ -129,7 +129,7 @@ async def test_who_may_comes_first(memory: Memory) -> None:
         (FORM, b"--other\r\n\r\n"),
         (FORM, part("file", b"a", "a.txt")[:-20]),
         (FORM, b"".join(part(f"p{n}", b"a") for n in range(65)) + END),
-        ({"content-type": "multipart/form-data; boundary=line; charset=made-up"}, part("kind", b"a") + END),
+        ({"content-type": 'multipart/form-data; boundary="a\\"b"'}, END),
     ],
 )
 async def test_what_is_no_form_is_400(
@@ -226,3 +226,12 @@ def test_both_clients_have_the_verb() -> None:
     from corbits_memory.client import SyncMemoryClient
 
     assert SyncMemoryClient.add_file.__doc__ == MemoryClient.add_file.__doc__
+
+
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "idna", "made-up", "latin-1"])
+async def test_fields_are_utf_8_whatever_codec_is_named(http: httpx2.AsyncClient, charset: str) -> None:
+    headers = {"content-type": f"{FORM['content-type']}; charset={charset}"}
+    body = part("file", b"words", "a.txt") + part("title", "Grüße".encode()) + END
+    assert (await http.post("/add/file", content=body, headers=headers)).status_code == 200
+    found = (await http.get("/list")).json()["events"]
+    assert [event["title"] for event in found] == ["Grüße"]

@@ -29,6 +29,7 @@ from corbits_memory.distiller.memory import DistilledMemory
 from corbits_memory.errors import (
     ConflictError,
     ExternalRefInUseError,
+    ForbiddenError,
     InvalidInputError,
     MemoryError,
     NotFoundError,
@@ -83,8 +84,11 @@ class Distiller:
         try:
             claim = claim_of(entry, outcome, generator_agent_id=self.agent_id, claims_of=self.claims_of)
             answer = await self.memory.add(**claim)
-        except ExternalRefInUseError as error:
-            raise ExternalRefInUseError(AGENT_IN_USE.format(agent=self.agent_id)) from error
+        except ExternalRefInUseError:
+            # Another principal distils under this name, or took it: that must not end what is distilled besides.
+            return Poison(reason=AGENT_IN_USE.format(agent=self.agent_id))
+        except ForbiddenError as error:
+            return Poison(reason=reason_of(error))
         except (InvalidInputError, NotFoundError, ConflictError, TooLargeError) as error:
             # This claim can't be kept. Another answer, or what the feed tells next time, may be better.
             return Failed(reason=reason_of(error))

@@ -38,8 +38,6 @@ _COMPARED = (
     "title", "text", "kind", "attributes", "access_tags", "thread", "author", "language", "occurred_at", "valid_from",
     "valid_until", "provenance", "source_class", "temporal_class", "retention_class", "generator_agent_id",
 )  # fmt: skip
-LOOKED_UP = 1_000
-"""References that one page looks at: neither many that may not be seen nor many that are gone make it expensive."""
 _NO_DOCUMENT, _NO_VERSION = "document not found", "version not found"
 
 
@@ -68,7 +66,7 @@ class DocumentService:
     async def lookup(
         self, *, tenant_id: str, principal_id: str, query: LookupQuery, access: Access | None
     ) -> LookupPage:
-        """A page of a source's documents; at most a thousand references are looked at for it."""
+        """A page of a source's documents."""
         async with self._database.tenant(tenant_id, seconds=READ_SECONDS) as conn:
             visibility = await resolve_visibility(conn, tenant_id, principal_id, access)
             rows = await self._fetch(
@@ -80,12 +78,10 @@ class DocumentService:
                 low=query.prefix,
                 high=_behind(query.prefix),
                 after=query.after,
-                most=LOOKED_UP,
                 limit=query.limit,
                 **visibility_parameters(visibility),
             )
-            seen = [row for row in rows if row["document_id"] is not None]
-            kept = _that_fit(seen[: query.limit]) if query.include_text else seen[: query.limit]
+            kept = _that_fit(rows[: query.limit]) if query.include_text else rows[: query.limit]
             captures = [row["raw_capture_id"] for row in kept] if query.include_text else []
             raw = (
                 await self._fetch(conn, "raw_texts", tenant=tenant_id, captures=captures) if captures else []
@@ -106,10 +102,8 @@ class DocumentService:
             )
             for row in kept
         )
-        if len(seen) > len(kept):
-            return LookupPage(documents=details, next_after=kept[-1]["external_ref"])
-        more = rows[0]["looked_at"] == LOOKED_UP
-        return LookupPage(documents=details, next_after=rows[0]["last"] if more else None)
+        more = len(rows) > len(kept)
+        return LookupPage(documents=details, next_after=kept[-1]["external_ref"] if more else None)
 
     async def history(
         self,

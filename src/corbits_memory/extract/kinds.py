@@ -39,9 +39,7 @@ _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream"
 """Types that senders put when they don't know: the name then says more."""
 _BINARY = frozenset({Kind.PDF, Kind.DOCX})
 _LOOKED_AT = 1024
-_MARKUP = re.compile(
-    rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
-)
+_MARKUP = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
@@ -92,6 +90,14 @@ def _found(data: bytes) -> Kind | None:
         return Kind.PDF
     if data.startswith(b"PK\x03\x04"):
         return Kind.DOCX
-    if _MARKUP.match(data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf")):
+    if _MARKUP.match(_behind_comments(data[:_LOOKED_AT].removeprefix(b"\xef\xbb\xbf"))):
         return Kind.HTML
     return None if b"\x00" in data[:_LOOKED_AT] else Kind.TEXT
+
+
+def _behind_comments(head: bytes) -> bytes:
+    """Without the comments that it begins with. (By a pattern, comments that follow each other take for ever.)"""
+    head = head.lstrip()
+    while head.startswith(b"<!--"):
+        head = head.partition(b"-->")[2].lstrip()
+    return head

@@ -15,6 +15,8 @@ _BOMS = (
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:+-]+)""", re.IGNORECASE)
 _META = re.compile(rb"<meta\b[^>]{0,500}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:+-]+)", re.IGNORECASE)
 _META_WITHIN = 4096
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Codecs of Python that no file is in; some take the square of a text's length."""
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)[ \t#\r]*$", re.MULTILINE)
 _HEADING_WITHIN = 4_000
 
@@ -76,5 +78,7 @@ def _known(name: str) -> str | None:
     except LookupError:
         return None
     # What browsers take Latin-1 for.
+    if codec.name in _NO_CHARSETS:
+        return None
     known = "windows-1252" if codec.name in {"iso8859-1", "ascii"} else codec.name
     return known if codec._is_text_encoding else None  # noqa: SLF001 - there is no other way to ask

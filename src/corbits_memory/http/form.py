@@ -1,10 +1,11 @@
 """Reads a form with a file in it."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
@@ -17,6 +18,7 @@ from corbits_memory.wire.requests import AddFileRequest
 NOT_A_FORM = "the body must be multipart/form-data, with the file as its part `file`"
 _PARTS = 64
 _FILE = "file"
+_BOUNDARY = re.compile(r"[\x20!#-\[\]-~]{1,200}")
 _AS_JSON = frozenset({"access_tags", "attributes", "contradicts", "derived_from", "share", "supports"})
 """The fields that are no text."""
 
@@ -53,17 +55,27 @@ async def _parsed(request: Request, body: bytes) -> FormData:
     try:
         # Its size is limited as a whole already.
         parser = MultiPartParser(
-            request.headers,
+            _boundary_alone(request.headers.get("content-type", "")),
             stream(),
             max_files=_PARTS,
             max_fields=_PARTS,
             max_part_size=BODY_BYTES,
         )
         return await parser.parse()
-    except (MultiPartException, UnicodeDecodeError, LookupError):
+    except (MultiPartException, UnicodeError, LookupError):
         raise InvalidInputError(
             f"{NOT_A_FORM}; this one is damaged, or has more than {_PARTS} parts"
         ) from None
+
+
+def _boundary_alone(content_type: str) -> Headers:
+    """The header without a charset: fields are UTF-8, and a codec that a caller names may take for ever."""
+    from python_multipart.multipart import parse_options_header
+
+    boundary = parse_options_header(content_type)[1].get(b"boundary", b"").decode("latin-1")
+    if not _BOUNDARY.fullmatch(boundary):
+        raise MultiPartException("no boundary")
+    return Headers({"content-type": f'multipart/form-data; boundary="{boundary}"'})
 
 
 async def _value(name: str, part: UploadFile | str) -> Any:

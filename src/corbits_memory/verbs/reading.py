@@ -35,8 +35,8 @@ class ReadingVerbs(PlaneVerbs):
         ``external_refs`` (≤ 100) names them, ``prefix`` how their references begin; with neither it is all of the
         ``adapter``'s. ``after`` is ``next_after`` of the page before. ``include_text`` adds each text as it was
         added; a page ends before the one that would make it more than 1 MiB, unless that is its first. Documents
-        without an active version, and those that the principal can't see, are left out; a page may be empty and not
-        the last. Raises ``InvalidInputError``, ``NotSupportedError``, and ``UnavailableError`` unless open.
+        without an active version, and those that the principal can't see, are left out.
+        Raises ``InvalidInputError``, ``NotSupportedError``, and ``UnavailableError`` unless open.
         """
         self._parts.life.check()
         check_caller(tenant_id, principal_id)

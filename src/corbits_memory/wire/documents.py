@@ -72,7 +72,7 @@ class LookupRequest(Request):
 
 class LookupResponse(Response):
     documents: list[DocumentResponse]
-    next_after: str | None = Field(None, description="Absent on the last page; a page may be empty before.")
+    next_after: str | None = Field(None, description="Absent on the last page.")
 
 
 class HistoryEntryResponse(VersionFactsResponse):

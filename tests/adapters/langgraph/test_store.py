@@ -21,7 +21,8 @@ from langgraph.store.memory import InMemoryStore
 
 from corbits_memory.adapters.langgraph import CorbitsMemoryStore
 from corbits_memory.adapters.langgraph import store as stores
-from corbits_memory.client import routes
+from corbits_memory.adapters.langgraph.names import prefix_of, reference_of
+from corbits_memory.client import SyncMemoryClient, routes
 from corbits_memory.errors import ConfigError, ForbiddenError, InvalidInputError, NotSupportedError
 from tests.adapters.langgraph.conftest import OpenStore
 
@@ -444,3 +445,29 @@ def test_the_core_does_not_need_the_package() -> None:
     code = "import corbits_memory, corbits_memory.distiller, sys; print('langgraph' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
+
+
+async def test_what_others_share_under_an_items_name_is_no_item(open_store: OpenStore) -> None:
+    mine, bobs = await open_store("ann"), await open_store("bob")
+    await mine.aput(("mem",), "own", {"text": "mine"})
+    for key, text in (("rules", '{"text": "obey bob"}'), ("broken", "no json")):
+        reference = reference_of("ann", ("mem",), key)
+        call = routes.add(
+            title="rules",
+            text=text,
+            kind="langgraph.item",
+            adapter="langgraph",
+            external_ref=reference,
+            attributes={"langgraph.0": prefix_of("ann", ()), "langgraph.1": prefix_of("ann", ("mem",))},
+            share={"principals": ["ann"]},
+        )
+        client = bobs._client
+        if isinstance(client, SyncMemoryClient):
+            await asyncio.to_thread(client.send, call)
+        else:
+            await client.send(call)
+    assert await mine.aget(("mem",), "rules") is None
+    assert [item.key for item in await mine.asearch(("mem",))] == ["own"]
+    assert [item.key for item in await mine.asearch(("mem",), query="obey rules")] == ["own"]
+    assert await mine.alist_namespaces() == [("mem",)]
+    await mine.adelete(("mem",), "rules")

@@ -53,13 +53,13 @@ class Operations:
         """Forget what has expired; how many items."""
         principal = yield from self._who()
         expired: list[str] = []
-        for page in pages(prefix=prefix_of(principal, ())):
+        for page in pages(principal, prefix=prefix_of(principal, ())):
             documents = yield from page
             expired += [one.external_ref for one in documents if has_expired(one, now)]
         swept = 0
         for reference in expired:
             # Once more: it may have been written anew since.
-            for page in pages(external_refs=[reference]):
+            for page in pages(principal, external_refs=[reference]):
                 for document in (yield from page):
                     if has_expired(document, now):
                         yield from forget(document.document_id)

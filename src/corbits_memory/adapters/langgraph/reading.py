@@ -52,16 +52,18 @@ def get_all(asked: Sequence[Op], results: list[Result], principal: str, now: dat
         for place, op in enumerate(asked)
         if isinstance(op, GetOp)
     }
-    found = yield from _by_reference(list(dict.fromkeys(wanted.values())), now)
+    found = yield from _by_reference(list(dict.fromkeys(wanted.values())), principal, now)
     for place, reference in wanted.items():
         one = found.get(reference)
         results[place] = None if one is None else one.item
 
 
-def _by_reference(references: Sequence[str], now: datetime) -> Steps[dict[str, Found]]:
+def _by_reference(references: Sequence[str], principal: str, now: datetime) -> Steps[dict[str, Found]]:
     found: dict[str, Found] = {}
     for start in range(0, len(references), limits.LOOKUP_REFS):
-        for page in pages(external_refs=references[start : start + limits.LOOKUP_REFS], with_text=True):
+        for page in pages(
+            principal, external_refs=references[start : start + limits.LOOKUP_REFS], with_text=True
+        ):
             found |= {one.reference: one for one in _items((yield from page), now)}
     return found
 
@@ -74,7 +76,7 @@ def search(op: SearchOp, principal: str, now: datetime) -> Steps[list[SearchItem
     ranked: set[str] = set()
     if most and op.query and op.query.strip():
         hits = yield from _ranked(op.query, prefix, len(op.namespace_prefix), now)
-        found = yield from _by_reference(list(hits), now)
+        found = yield from _by_reference(list(hits), principal, now)
         ranked = set(found)
         kept = [
             _search_item(found[reference].item, score)
@@ -82,7 +84,9 @@ def search(op: SearchOp, principal: str, now: datetime) -> Steps[list[SearchItem
             if reference in found and passes(found[reference].item.value, op.filter)
         ]
     if len(kept) < first + most:
-        for page in pages(prefix=prefix, with_text=True, limit=min(first + most, limits.LOOKUP_LIMIT_MAX)):
+        for page in pages(
+            principal, prefix=prefix, with_text=True, limit=min(first + most, limits.LOOKUP_LIMIT_MAX)
+        ):
             rest = _items((yield from page), now)
             kept += [
                 _search_item(one.item, None)
@@ -113,7 +117,9 @@ def namespaces(op: ListNamespacesOp, principal: str, now: datetime) -> Steps[lis
     after: str | None = ""
     while after is not None:
         page = yield routes.lookup(ADAPTER, prefix=prefix, after=after or None, limit=limits.LOOKUP_LIMIT_MAX)
-        live = [one.external_ref for one in page.documents if not has_expired(one, now)]
+        live = [
+            one.external_ref for one in page.documents if one.owner == principal and not has_expired(one, now)
+        ]
         found |= {read_reference(reference)[0] for reference in live}
         after = page.next_after
         if after is not None and live and live[-1] == after:
@@ -125,13 +131,17 @@ def namespaces(op: ListNamespacesOp, principal: str, now: datetime) -> Steps[lis
 
 
 def pages(
+    principal: str,
     *,
     external_refs: Sequence[str] | None = None,
     prefix: str | None = None,
     with_text: bool = False,
     limit: int = limits.LOOKUP_LIMIT_MAX,
 ) -> Iterator[Steps[list[DocumentResponse]]]:
-    """Pages of documents, each to be asked for with ``yield from``."""
+    """Pages of the principal's own documents, each to be asked for with ``yield from``.
+
+    Others can share documents with it that have the names of its items.
+    """
     after: list[str | None] = [None]
 
     def page() -> Steps[list[DocumentResponse]]:
@@ -144,7 +154,7 @@ def pages(
             include_text=with_text or None,
         )
         after[0] = answer.next_after
-        return answer.documents
+        return [one for one in answer.documents if one.owner == principal]
 
     yield page()
     while after[0] is not None:

@@ -28,7 +28,7 @@ BATCH_BYTES = limits.BODY_BYTES * 9 // 10
 def put_all(ops: Sequence[PutOp], principal: str, now: datetime) -> Steps[None]:
     last = {reference_of(principal, op.namespace, op.key): op for op in ops}
     bodies = [_body(reference, op, principal, now) for reference, op in last.items() if op.value is not None]
-    yield from _delete([reference for reference, op in last.items() if op.value is None])
+    yield from _delete([reference for reference, op in last.items() if op.value is None], principal)
     for batch in _batches(bodies):
         answer = yield routes.add_batch(batch)
         for result in answer.results:
@@ -52,9 +52,9 @@ def _batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
         yield batch
 
 
-def _delete(references: Sequence[str]) -> Steps[None]:
+def _delete(references: Sequence[str], principal: str) -> Steps[None]:
     for start in range(0, len(references), limits.LOOKUP_REFS):
-        for page in pages(external_refs=references[start : start + limits.LOOKUP_REFS]):
+        for page in pages(principal, external_refs=references[start : start + limits.LOOKUP_REFS]):
             for document in (yield from page):
                 yield from forget(document.document_id)
 

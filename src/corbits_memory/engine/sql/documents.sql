@@ -16,35 +16,30 @@ CROSS JOIN LATERAL (
 WHERE s.tenant_id = %(tenant)s
 
 -- name: lookup
--- A bounded stretch of a source's documents by reference, with what decides whether they are shown; those that are
--- with their active versions. The last reference of the stretch stands in every row.
-WITH stretch AS MATERIALIZED (
-  SELECT d.id, d.external_ref FROM memory.document d
-  WHERE d.tenant_id = %(tenant)s AND d.adapter = %(adapter)s AND d.external_ref > %(after)s
-    AND d.external_ref >= %(low)s AND (%(high)s::text IS NULL OR d.external_ref < %(high)s)
-    AND (%(refs)s::text[] IS NULL OR d.external_ref = ANY (%(refs)s))
-  ORDER BY d.external_ref LIMIT %(most)s
-), seen AS (
+-- A source's documents by reference, those that are shown, with their active versions. No stretch of what is not shown
+-- ends a page: where it ended would tell of it. The time that one statement may take bounds it.
+WITH seen AS (
   SELECT d.id AS document_id, d.adapter, d.external_ref, d.owner_principal_id, d.tags, d.created_at, d.last_seen_at, v.*
   FROM memory.tenant_state s
-  CROSS JOIN stretch x
-  JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = x.id
+  JOIN memory.document d ON d.tenant_id = s.tenant_id AND d.adapter = %(adapter)s AND d.external_ref > %(after)s
+    AND d.external_ref >= %(low)s AND (%(high)s::text IS NULL OR d.external_ref < %(high)s)
+    AND (%(refs)s::text[] IS NULL OR d.external_ref = ANY (%(refs)s))
+    AND (%(everything)s OR d.owner_principal_id = %(principal)s OR d.tags && %(allowed)s)
   CROSS JOIN LATERAL (
     SELECT n.id AS version_id, n.version, n.status, n.title, n.kind, n.attributes, n.access_tags, n.thread, n.author,
       n.language, n.occurred_at, n.ingested_at, n.valid_from, n.valid_until, n.created_by_principal_id, n.created_by_kind,
       n.generator_agent_id, n.provenance, n.source_class, n.temporal_class, n.retention_class, n.raw_capture_id
     FROM memory.version n
-    WHERE n.tenant_id = %(tenant)s AND n.document_id = x.id AND n.generation = s.live_generation AND n.status = 'active'
+    WHERE n.tenant_id = %(tenant)s AND n.document_id = d.id AND n.generation = s.live_generation AND n.status = 'active'
     LIMIT 1) AS v
   WHERE s.tenant_id = %(tenant)s AND memory.admits_version(v.status, v.access_tags, d.owner_principal_id, d.tags, d.id,
     %(principal)s, %(everything)s, %(allowed)s, %(refused)s, %(vetoed)s)
   ORDER BY d.external_ref LIMIT %(limit)s + 1
 )
-SELECT e.last, e.looked_at, seen.*,
+SELECT seen.*,
   (SELECT octet_length(r.raw_text) FROM memory.raw_capture r
    WHERE r.tenant_id = %(tenant)s AND r.id = seen.raw_capture_id) AS bytes
-FROM (SELECT max(external_ref) AS last, count(*) AS looked_at FROM stretch) AS e LEFT JOIN seen ON true
-ORDER BY seen.external_ref
+FROM seen ORDER BY seen.external_ref
 
 -- name: raw_texts
 -- What came in, of some captures.
