@@ -64,16 +64,17 @@ async def run_replay(*, quick: bool = False) -> str:
     table = Table(("replay", "figure", "held against", "ratio", "target"))
     with bench_server() as server:
         await _against_model(server, table, documents[: 64 if quick else 256])
-        await _workers(server, table, _many(documents, 1_000 if quick else 6_000))
-        await _moves(server, table, _many(documents, 1_000), QUICK_COPIES if quick else COPIES)
+        await _workers(server, table, many(documents, 1_000 if quick else 6_000))
+        await _memory(server, table, 2_000 if quick else 10_000)
+        await _moves(server, table, many(documents, 1_000), QUICK_COPIES if quick else COPIES)
     return table.markdown()
 
 
 async def _against_model(server: Server, table: Table, documents: Sequence[NewDocument]) -> None:
     url = await server.create_database("replay_model")
     async with AsyncExitStack() as stack:
-        store = await _store(stack, url, local_embedder())
-        await _add(store, documents)
+        store = await open_store(stack, url, local_embedder())
+        await add_all(store, documents)
         passages = await _passages(store)
         model = local_embedder()
         stack.push_async_callback(model.aclose)
@@ -82,7 +83,7 @@ async def _against_model(server: Server, table: Table, documents: Sequence[NewDo
         for start in range(0, len(passages), 128):
             await model.embed(passages[start : start + 128], purpose="passage")
         bare = len(passages) / (time.perf_counter() - began)
-        run, seconds = await _replay([store])
+        run, seconds = await run_to_its_end([store])
     rate = run.raw_count / seconds
     table.add(
         "derived and embedded, local model", f"{rate:.1f} captures a second", f"{bare:.1f}, the model alone",
@@ -105,12 +106,12 @@ async def _workers(server: Server, table: Table, documents: Sequence[NewDocument
     url = await server.create_database("replay_workers")
     model = RemoteModel()
     async with AsyncExitStack() as stack:
-        stores = [await _store(stack, url, model) for _ in range(4)]
-        await _add(stores[0], documents)
+        stores = [await open_store(stack, url, model) for _ in range(4)]
+        await add_all(stores[0], documents)
         alone = 0.0
         for workers in (1, 2, 4):
             model.most_in_flight = 0
-            run, seconds = await _replay(stores[:workers])
+            run, seconds = await run_to_its_end(stores[:workers])
             rate = run.raw_count / seconds
             alone = alone or rate
             table.add(
@@ -120,12 +121,26 @@ async def _workers(server: Server, table: Table, documents: Sequence[NewDocument
             )  # fmt: skip
 
 
+async def _memory(server: Server, table: Table, captures: int) -> None:
+    """What a worker takes, for a tenth of a corpus and for all of it."""
+    from benchmarks.replay_memory import peak
+
+    small, large = [
+        await asyncio.to_thread(peak, await server.create_database(f"replay_memory_{count}"), count)
+        for count in (captures // 10, captures)
+    ]
+    table.add(
+        f"memory of a worker, {captures:,} captures", f"{large:.0f} MB at most",
+        f"{small:.0f} MB, {captures // 10:,} captures", f"{large / small:.2f}", "constant",
+    )  # fmt: skip
+
+
 async def _moves(server: Server, table: Table, documents: Sequence[NewDocument], copies: int) -> None:
     url = await server.create_database("replay_moves")
     async with AsyncExitStack() as stack:
-        store, reader, writer = [await _store(stack, url, RemoteModel()) for _ in range(3)]
-        await _add(store, documents)
-        run, _ = await _replay([store])
+        store, reader, writer = [await open_store(stack, url, RemoteModel()) for _ in range(3)]
+        await add_all(store, documents)
+        run, _ = await run_to_its_end([store])
         versions = await _multiply(url, copies)
         calm = await _watched(reader, writer, asyncio.sleep(3))
         transforms = store.transforms
@@ -172,7 +187,7 @@ async def _watched(
         while not stop.is_set():
             number += 1
             began = time.perf_counter()
-            await _add(writer, [NewDocument(title="t", parts=(TextPart(text=f"Added {number}."),))])
+            await add_all(writer, [NewDocument(title="t", parts=(TextPart(text=f"Added {number}."),))])
             longest = max(longest, time.perf_counter() - began)
             await asyncio.sleep(0.01)
         return longest
@@ -184,7 +199,7 @@ async def _watched(
     return longest_search, longest_add
 
 
-async def _replay(stores: Sequence[PostgresDocumentStore]) -> tuple[TransformRun, float]:
+async def run_to_its_end(stores: Sequence[PostgresDocumentStore]) -> tuple[TransformRun, float]:
     """A run, worked on by as many workers as there are stores; and how long it took."""
     first = stores[0]
     config = await first.transforms.create_transform_config(
@@ -231,7 +246,7 @@ async def _multiply(url: str, copies: int) -> int:
     return int(row[0]) if row else 0
 
 
-async def _store(stack: AsyncExitStack, url: str, embedder: Embedder) -> PostgresDocumentStore:
+async def open_store(stack: AsyncExitStack, url: str, embedder: Embedder) -> PostgresDocumentStore:
     store = PostgresDocumentStore(
         EngineConfig(database_url=url, run_worker=False), embedder=embedder, reranker=None
     )
@@ -240,14 +255,14 @@ async def _store(stack: AsyncExitStack, url: str, embedder: Embedder) -> Postgre
     return store
 
 
-async def _add(store: PostgresDocumentStore, documents: Sequence[NewDocument]) -> None:
+async def add_all(store: PostgresDocumentStore, documents: Sequence[NewDocument]) -> None:
     for start in range(0, len(documents), 1_000):
         await store.add(tenant_id=TENANT, principal_id=PRINCIPAL, documents=documents[start : start + 1_000])
     if len(documents) > 1:
         await store.embedding.drain(TENANT)
 
 
-def _many(documents: Sequence[NewDocument], count: int) -> list[NewDocument]:
+def many(documents: Sequence[NewDocument], count: int) -> list[NewDocument]:
     times = -(-count // len(documents))
     return [
         replace(d, external_ref=f"{d.external_ref}_{i}", thread=f"{d.thread}_{i}")
