@@ -41,7 +41,8 @@ def section_spans(text: str, caps: ChunkCaps) -> list[Span]:
         else:
             plain = ChunkCaps(caps.max_tokens, caps.min_tokens, 0)
             spans.extend((start + low, start + high) for low, high in cut_evenly(text[start:end], plain))
-    if len(spans) > 1 and spans[-1][1] - spans[-1][0] < least:
+    # The piece before may have taken up a remnant of its own already: then one more would be too much.
+    if len(spans) > 1 and spans[-1][1] - spans[-1][0] < least and spans[-1][1] - spans[-2][0] <= most + least:
         (_, end), (start, _) = spans.pop(), spans.pop()
         spans.append((start, end))
     return spans

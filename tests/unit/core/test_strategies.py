@@ -5,7 +5,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corbits_memory.core.chunking import CHARS_PER_TOKEN, ChunkCaps
@@ -99,6 +99,7 @@ def test_code_longer_than_a_chunk_is_cut_between_lines() -> None:
 
 
 @given(MARKDOWN, CAPS)
+@example("# A\n" * 15 + "~~~~\n~~~~\n# A", ChunkCaps(3, 3, 0))
 def test_sections_add_up_to_the_text(text: str, caps: ChunkCaps) -> None:
     spans = section_spans(text, caps)
     if not text:
