@@ -127,5 +127,6 @@ def test_the_workflow_names_the_agent_that_was_configured_and_never_the_default(
     assert made.cron == "*/5 * * * *"
     assert made.tools == ("memory_feed", "memory_add", "memory_search", "memory_history")
     assert made.capabilities == ("memory:add", "memory:search")
+    assert made.tags == ("role:resident-distiller", "package:corbits-memory")
     assert '"mine"' in made.system_prompt
     assert DISTILLER_AGENT_ID not in made.system_prompt

@@ -133,6 +133,35 @@ async def test_a_lease_that_is_renewed_stays(database: Database) -> None:
         assert await store.claim(CONSUMER) is None
 
 
+async def test_a_lease_is_renewed_while_its_holder_works(
+    memory: Memory, anns: PlaneMemory, database: Database
+) -> None:
+    """However short it is: who works longer than it lasts keeps it, and nobody does the work a second time."""
+    for number in range(3):
+        await put(memory, f"N{number}")
+
+    async def slow(entry: DistillEntry) -> Outcome:
+        await anyio.sleep(0.7)
+        return write(entry)
+
+    holder, other = Recorder(slow), Recorder(write)
+    brief = PostgresCursors(database, lease_seconds=0.3)
+    busy: list[bool] = []
+    async with anyio.create_task_group() as group:
+
+        async def hold() -> None:
+            await resident(anns, holder, brief).tick()
+            group.cancel_scope.cancel()
+
+        group.start_soon(hold)
+        await anyio.sleep(0.2)
+        while True:
+            busy.append((await resident(anns, other, brief).tick()).busy)
+            await anyio.sleep(0.05)
+    assert holder.titles == ["N0", "N1", "N2"]
+    assert (other.titles, set(busy)) == ([], {True})
+
+
 async def test_cursors_of_other_agents_principals_and_tenants_are_others(cursors: PostgresCursors) -> None:
     names = {"tenant_id": TENANT, "principal_id": "ann", "agent_id": "resident-distiller"}
     await cursors.move(CONSUMER, 7)

@@ -8,6 +8,7 @@ import anyio
 import httpx2
 import jsonschema_rs
 import pytest
+from mcp.shared.auth import ProtectedResourceMetadata
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
@@ -326,6 +327,24 @@ async def test_a_host_that_does_not_run_it_says_so(host: Host) -> None:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://h") as client:
         answer = await client.post("/mcp", json=PING, headers=JSON)
     assert answer.status_code == 503
+
+
+async def test_issuers_of_a_gateway_in_front_are_named_as_clients_read_it() -> None:
+    app = host_app(
+        Memory(FakeDocumentStore()),
+        identity=lambda _: None,
+        database=None,  # type: ignore[arg-type]
+        public_url="https://memory.example",
+        authorization_servers=["https://login.example", "https://other.example/tenant"],
+    )
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://h") as client:
+        answer = await client.get(METADATA_PATH)
+    told = ProtectedResourceMetadata.model_validate_json(answer.content)
+    assert str(told.resource) == "https://memory.example/mcp"
+    assert list(map(str, told.authorization_servers)) == [
+        "https://login.example",
+        "https://other.example/tenant",
+    ]
 
 
 async def test_behind_a_proxy_it_is_known_by_its_public_name() -> None:

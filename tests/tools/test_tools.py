@@ -374,16 +374,25 @@ async def test_a_stop_that_never_comes_changes_nothing(tools: MemoryTools) -> No
     assert not (await tools.call("memory_list", {}, stop=anyio.Event())).is_error
 
 
-async def test_a_huge_result_is_one_json_error(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.script(Answer({"events": [], "nextCursor": None}))
-    size = len('{"events":[],"nextCursor":null}')
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_huge_result_is_one_json_error(
+    name: str, server: ModelServer, tools: MemoryTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = await tools.call("memory_add", ENOUGH["memory_add"])
+    document = {"document_id": added.data["documentId"]} if "document_id" in ENOUGH[name] else {}
+    arguments = {**ENOUGH[name], **document}
+    whole = await tools.call(name, arguments)
+    assert not whole.is_error
+    server.script(Answer(raw=whole.text.encode()))
     async with MemoryClient(server.url, tenant="t", token="x", trust_env=False) as client:
+        size = len((await MemoryTools(client).call(name, arguments)).text)
         for most, is_error in ((size + 1, False), (size, False), (size - 1, True)):
-            result = await MemoryTools(client, max_result_chars=most).call("memory_list", {})
+            result = await MemoryTools(client, max_result_chars=most).call(name, arguments)
             assert result.is_error is is_error
         assert result.data["error"]["code"] == "result_too_large"
+        assert set(result.data) == {"error"}
         monkeypatch.setattr(policy, "ANSWER_BYTES", 5)
-        result = await MemoryTools(client).call("memory_list", {})
+        result = await MemoryTools(client).call(name, arguments)
         assert result.data["error"]["code"] == "answer_too_large"
 
 

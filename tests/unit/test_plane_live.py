@@ -177,7 +177,7 @@ async def test_a_slow_source_is_cancelled_and_flagged_while_the_others_answer() 
     slow, quick = SlowSource(), FakeSource(id="quick", catalogue=[hit("CL-1")])
     began = time.monotonic()
     found = await search(slow, BrokenSource(), quick)
-    assert time.monotonic() - began < 10
+    assert 0.8 <= time.monotonic() - began < 3
     assert slow.cancelled
     assert [item.adapter for item in found.items] == ["fake", "linear"]
     assert found.degraded == ("live_timeout", "live_error")

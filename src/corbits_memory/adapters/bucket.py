@@ -3,6 +3,7 @@
 The vendor knows neither versions nor grants: each add is a document of its own, and a caller sees its own bucket.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -31,7 +32,7 @@ WIDENED = 5
 ASKED_MAX = 100
 
 
-class BucketStore:
+class BucketStore(ABC):
     """What the stores of this kind have in common. A subclass says how a note is sent and asked for."""
 
     adapter: str
@@ -111,11 +112,13 @@ class BucketStore:
         """Nothing: the vendor is not asked for it."""
         return []
 
-    async def _send(self, note: notes.Note, tenant_id: str, principal_id: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _send(self, note: notes.Note, tenant_id: str, principal_id: str) -> None: ...
 
-    async def _ask(self, query: str, limit: int, tenant_id: str, principal_id: str) -> Sequence[notes.Row]:
-        raise NotImplementedError
+    @abstractmethod
+    async def _ask(
+        self, query: str, limit: int, tenant_id: str, principal_id: str
+    ) -> Sequence[notes.Row]: ...
 
     def _rows(self, answer: Any, *listed_as: str) -> Sequence[Mapping[str, Any]]:
         rows = notes.rows_of(answer, listed_as=listed_as)

@@ -56,6 +56,11 @@ class CursorLease(Protocol):
         """Entries that failed and are to be tried again: how often they did, by number, in order."""
         ...
 
+    @property
+    def seconds(self) -> float:
+        """How long it is held without being renewed."""
+        ...
+
     async def renew(self) -> None: ...
 
     async def settle(self, seq: int) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from corbits_memory.distiller.cursors import FAILURES_READ, Consumer, CursorState, Failure
+from corbits_memory.distiller.cursors import FAILURES_READ, LEASE_SECONDS, Consumer, CursorState, Failure
 from corbits_memory.errors import ConfigError
 
 STATE_VERSION = 1
@@ -159,6 +159,9 @@ class FileCursors:
 class FileLease:
     """A cursor's state, written down with each change."""
 
+    seconds = LEASE_SECONDS
+    """Of no account: the lock is held as long as this process lives."""
+
     def __init__(self, state: dict[str, Any], write: Callable[[], None], lock: int) -> None:
         self._state = state
         self._write = write
@@ -168,7 +171,7 @@ class FileLease:
         self.attempts = {seq: int(one["attempts"]) for seq, one in waiting[:FAILURES_READ]}
 
     async def renew(self) -> None:
-        """The lock is held as long as this process lives."""
+        """Nothing has to be done for it."""
 
     async def settle(self, seq: int) -> None:
         found = self._state["failures"].get(str(seq))

@@ -88,12 +88,12 @@ class PostgresLease:
     ) -> None:
         self._database = database
         self._named = named
-        self._seconds = seconds
+        self.seconds = seconds
         self.position = position
         self.attempts = attempts
 
     async def renew(self) -> None:
-        await self._run("renew", seconds=self._seconds)
+        await self._run("renew", seconds=self.seconds)
 
     async def settle(self, seq: int) -> None:
         await self._run("settle", seq=seq)

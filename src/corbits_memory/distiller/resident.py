@@ -15,7 +15,7 @@ import anyio
 
 from corbits_memory.access.requirements import capability_ids_for_surface
 from corbits_memory.distiller.claims import DISTILLER_AGENT_ID, worth_distilling
-from corbits_memory.distiller.cursors import LEASE_SECONDS, Consumer, CursorLease, CursorStore
+from corbits_memory.distiller.cursors import Consumer, CursorLease, CursorStore
 from corbits_memory.distiller.entries import Distill, DistillEntry, DistillTick, Poison, read_entry
 from corbits_memory.distiller.errors import DistillUnavailableError, LeaseLostError
 from corbits_memory.distiller.memory import DistilledMemory
@@ -184,7 +184,7 @@ class ResidentDistiller:
                 tick=DistillTick(next_cursor=state.position), busy=True, wait_seconds=state.waits
             )
         try:
-            done = await _beside(lambda: _keep(lease, LEASE_SECONDS / 3), lambda: self._work(lease))
+            done = await _beside(lambda: _keep(lease), lambda: self._work(lease))
             if done is None:
                 raise LeaseLostError
             return done
@@ -261,10 +261,10 @@ def _at(done: ResidentTick, seq: int) -> ResidentTick:
     return replace(done, tick=replace(done.tick, next_cursor=max(done.tick.next_cursor, seq)))
 
 
-async def _keep(lease: CursorLease, seconds: float) -> None:
+async def _keep(lease: CursorLease) -> None:
     """Renew a lease for ever. Raises ``LeaseLostError``."""
     while True:
-        await anyio.sleep(seconds)
+        await anyio.sleep(lease.seconds / 3)
         # While the database is away each settling says so, and the lease may last until it is back.
         with suppress(UpstreamError):
             await lease.renew()

@@ -33,15 +33,19 @@ def host_app(
     replica: Replica | None = None,
     trusted_proxies: Sequence[str] = (),
     public_url: str | None = None,
+    authorization_servers: Sequence[str] = (),
 ) -> Starlette:
     """The app. ``memory`` and ``database`` (the host's own connections) are opened by whoever serves it, who also
     enters ``app.state.mcp.running()``.
 
     ``replica``: what answers the memory's reads, for /readyz to tell of. ``trusted_proxies``: addresses or networks
     that may say in ``X-Forwarded-For`` who the client is. ``public_url``: the origin by which clients know this host.
+    ``authorization_servers``: issuers that its OAuth metadata names.
     """
     metrics = metrics or Metrics()
-    mcp = McpDoor(memory, identity=identity, public_url=public_url)
+    mcp = McpDoor(
+        memory, identity=identity, public_url=public_url, authorization_servers=authorization_servers
+    )
 
     async def fail(request: Request, error: Exception) -> Response:
         return error_answer(request, error)

@@ -40,8 +40,17 @@ _PREFIX = "/memory"
 class McpDoor:
     """The endpoint and what clients discover it by. Stateless: any process answers any request."""
 
-    def __init__(self, memory: Memory, *, identity: Identity, public_url: str | None = None) -> None:
-        """``public_url``: the origin under which clients reach this host, where a proxy stands in front."""
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        identity: Identity,
+        public_url: str | None = None,
+        authorization_servers: Sequence[str] = (),
+    ) -> None:
+        """``public_url``: the origin under which clients reach this host, where a proxy stands in front;
+        ``authorization_servers``: whose OAuth tokens that proxy takes, so that clients find out by themselves."""
+        self._authorization_servers = list(authorization_servers)
         self._identity = identity
         self._public_url = public_url.rstrip("/") if public_url else None
         self._acting: ContextVar[Caller] = ContextVar("caller")
@@ -85,11 +94,17 @@ class McpDoor:
         ]
 
     async def describe(self, request: Request) -> Response:
-        """OAuth protected-resource metadata (RFC 9728): how to authenticate here. Tokens are the operator's to give."""
+        """OAuth protected-resource metadata (RFC 9728): how to authenticate here.
+
+        Without issuers tokens are the operator's to give, and the member is left out: to name one that gives none
+        would send clients astray.
+        """
+        issuers = self._authorization_servers
         origin = self._origin(request)
         return JSONResponse(
             {
                 "resource": origin + PATH,
+                **({"authorization_servers": issuers} if issuers else {}),
                 "resource_name": "Corbits Memory",
                 "resource_documentation": f"{origin}/docs",
                 "bearer_methods_supported": ["header"],

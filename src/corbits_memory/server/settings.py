@@ -5,6 +5,7 @@ Variables have the prefix ``CORBITS_MEMORY_``; a blank one counts as unset. What
 """
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,8 @@ from corbits_memory.errors import ConfigError
 PREFIX = "CORBITS_MEMORY_"
 FAILURES_PER_MINUTE = 10
 TOKEN_CHARS_MIN, TOKEN_CHARS_MAX = 8, 512
+
+_ISSUER = re.compile(r"https?://[^/?#\s@]+(?:/[^?#\s]*)?")
 
 Host = Annotated[str, StringConstraints(min_length=1, max_length=255, strip_whitespace=True)]
 
@@ -45,6 +48,8 @@ class HostSettings(BaseSettings):
         Annotated[str, StringConstraints(pattern=r"^https?://[^/?#\s]+/?$", max_length=255)] | None
     ) = None
     """The origin by which clients know this host, like https://memory.example; unset: what each request names."""
+    authorization_servers: Annotated[tuple[str, ...], NoDecode] = ()
+    """Issuers of OAuth tokens for /mcp, separated by commas: where a gateway in front exchanges theirs for ours."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses or networks, separated by commas, whose X-Forwarded-For says who the client is. Nobody else's does."""
 
@@ -61,6 +66,19 @@ class HostSettings(BaseSettings):
         if any(network.prefixlen == 0 for network in networks):
             raise ValueError("must not be everybody: then each client could name any address as its own")
         return tuple(map(str, networks))
+
+    @field_validator("authorization_servers", mode="before")
+    @classmethod
+    def _issuers_are_urls(cls, given: object) -> tuple[str, ...]:
+        names = given.split(",") if isinstance(given, str) else given
+        if not isinstance(names, list | tuple):
+            raise ValueError("must be URLs separated by commas")
+        issuers = tuple(name for name in (str(one).strip() for one in names) if name)
+        if not all(_ISSUER.fullmatch(issuer) for issuer in issuers):
+            raise ValueError(
+                "must be URLs of issuers, like https://login.example, without query and fragment"
+            )
+        return issuers
 
     @field_validator("token")
     @classmethod

@@ -186,6 +186,7 @@ async def _serve(
             replica=plane.store.replica,
             trusted_proxies=settings.trusted_proxies,
             public_url=settings.public_url,
+            authorization_servers=settings.authorization_servers,
         )
         server = HostServer(
             server_config(app, max_connections=settings.max_connections),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from corbits_memory.access.tags import shared_peers, tag_problem
 from corbits_memory.core import limits
-from corbits_memory.core.enums import LineageClass, Provenance, RetentionClass, TemporalClass
+from corbits_memory.core.enums import CreatedByKind, LineageClass, Provenance, RetentionClass, TemporalClass
 from corbits_memory.core.planning import split_long_part
 from corbits_memory.ports import ExtractedText, NewDocument, Share, TextPart
 from corbits_memory.validation.inputs import AddInput, Content, File
@@ -96,6 +96,7 @@ def new_document(given: AddInput, *, tenant_id: str, principal_id: str) -> NewDo
         share=share,
         attributes=problems.scalars("attributes", given.attributes),
         generator_agent_id=generator,
+        created_by_kind=problems.choice("created_by_kind", given.created_by_kind, CreatedByKind),
         provenance=_provenance(problems, given.provenance, generator=generator),
         lineage_class=problems.choice("lineage_class", given.lineage_class, LineageClass),
         temporal_class=problems.choice("temporal_class", given.temporal_class, TemporalClass),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from corbits_memory.core.enums import (
+    CreatedByKind,
     LineageClass,
     Provenance,
     RetentionClass,
@@ -54,6 +55,8 @@ class AddInput:
     share: Share | None = None
     attributes: Mapping[str, Scalar] | None = None
     generator_agent_id: str | None = None
+    created_by_kind: CreatedByKind | str | None = None
+    """What kind of actor made it; for code in this process alone, no door takes it. Default: by the generator."""
     provenance: Provenance | str | None = None
     lineage_class: LineageClass | str | None = None
     temporal_class: TemporalClass | str | None = None

@@ -50,6 +50,7 @@ def test_an_issue_becomes_a_document() -> None:
         "We never deploy on Fridays.",
     )
     assert (document.kind, document.adapter, document.external_ref) == ("issue", "linear", "ENG-1")
+    assert document.created_by_kind == "adapter"
     assert document.attributes == {
         "linear_id": "issue-1",
         "identifier": "ENG-1",

@@ -23,7 +23,7 @@ from corbits_memory.validation import Content
 from tests.adapters.failures import ANN, VendorFailures
 from tests.adapters.mem0.service import Mem0Service
 from tests.adapters.service import KEY
-from tests.models.conftest import ModelServer
+from tests.models.conftest import Answer, ModelServer
 
 EXCEPTIONS = {
     "test_the_same_name_and_content_again_is_nothing_new": "Mem0 has no names: each add is a document",
@@ -194,3 +194,14 @@ def test_mem0s_own_client_speaks_with_the_service_and_sees_what_we_see(
         "filters": {"user_id": "4:acme:3:ann"},
         "top_k": 3,
     }
+
+
+@pytest.mark.parametrize("listed", ["results", "memories", None])
+@pytest.mark.parametrize("named", ["memory", "text"])
+async def test_every_shape_of_an_answer_is_read(server: ModelServer, listed: str | None, named: str) -> None:
+    rows = [{"id": "1", named: "Fridays are frozen.", "score": 0.5}]
+    server.script(Answer(rows if listed is None else {listed: rows}))
+    async with create_memory(document_store=Mem0DocumentStore(api_key=KEY, base_url=server.url)) as memory:
+        found = await memory.search(**ANN, query="frozen")
+    assert [item.snippet for item in found.items] == ["Fridays are frozen."]
+    assert server.requests[0].body["top_k"] == 8

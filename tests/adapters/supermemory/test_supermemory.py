@@ -158,3 +158,12 @@ def test_supermemorys_own_client_speaks_with_the_service_and_sees_what_we_see(se
         "/v4/search",
         {"q": "zebra", "containerTag": "t4_acme_u3_ann", "searchMode": "hybrid", "limit": 6},
     )
+
+
+@pytest.mark.parametrize("named", ["memory", "chunk", "content"])
+async def test_every_name_of_a_text_is_read(server: ModelServer, named: str) -> None:
+    server.script(Answer({"results": [{"id": "1", named: "Fridays are frozen.", "similarity": 0.5}]}))
+    store = SupermemoryDocumentStore(api_key=KEY, base_url=server.url)
+    async with create_memory(document_store=store) as memory:
+        found = await memory.search(**ANN, query="frozen")
+    assert [item.snippet for item in found.items] == ["Fridays are frozen."]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from corbits_memory.adapters.linear.api import text_at
 from corbits_memory.adapters.linear.source import ADAPTER
 from corbits_memory.adapters.notes import instant
-from corbits_memory.core.enums import LineageClass
+from corbits_memory.core.enums import CreatedByKind, LineageClass
 from corbits_memory.core.limits import SHARED_PRINCIPALS, TITLE_CHARS
 from corbits_memory.errors import InvalidInputError
 from corbits_memory.ports import Scalar, Share
@@ -62,6 +62,7 @@ def issue_change(
             external_ref=ref,
             attributes=_attributes(issue, text_at(issue, "url") or text_at(payload, "url"), removed=removed),
             share=_share(issue, people),
+            created_by_kind=CreatedByKind.ADAPTER,
             lineage_class=LineageClass.IMPORTED,
             occurred_at=instant(issue.get("updatedAt")) or instant(issue.get("createdAt")),
         ),
