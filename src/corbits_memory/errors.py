@@ -288,6 +288,19 @@ class ExtractorError(UpstreamError):
     code = "extractor_failed"
 
 
+class AnsweredError(UpstreamError):
+    """A service over HTTP answered with an error, or with something that is not its protocol."""
+
+    code = "upstream_http"
+
+    def __init__(
+        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.http_status = http_status
+        self.retry_after = retry_after
+
+
 class DatabaseError(UpstreamError):
     """The database failed; nothing of this request was kept."""
 
@@ -306,17 +319,10 @@ class EmbedTimeoutError(EmbedError):
     code = "embed_timeout"
 
 
-class EmbedHttpError(EmbedError):
+class EmbedHttpError(EmbedError, AnsweredError):
     """The embedding endpoint answered with an error or with something that is not its protocol."""
 
     code = "embed_http"
-
-    def __init__(
-        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.http_status = http_status
-        self.retry_after = retry_after
 
 
 class DimsOutOfBoundsError(EmbedError):
@@ -337,17 +343,10 @@ class RerankTimeoutError(RerankError):
     code = "rerank_timeout"
 
 
-class RerankHttpError(RerankError):
+class RerankHttpError(RerankError, AnsweredError):
     """The reranking endpoint answered with an error or with something that is not its protocol."""
 
     code = "rerank_http"
-
-    def __init__(
-        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.http_status = http_status
-        self.retry_after = retry_after
 
 
 class RerankQueryTooLongError(RerankError):
@@ -368,17 +367,10 @@ class ChatTimeoutError(ChatError):
     code = "chat_timeout"
 
 
-class ChatHttpError(ChatError):
+class ChatHttpError(ChatError, AnsweredError):
     """The chat endpoint answered with an error or with something that is not its protocol."""
 
     code = "chat_http"
-
-    def __init__(
-        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.http_status = http_status
-        self.retry_after = retry_after
 
 
 class UnavailableError(MemoryError):

@@ -247,6 +247,7 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         max_per_document: int = 1,
         valid_at: datetime | str | None = None,
         as_of: datetime | str | None = None,
+        sample: bool | None = True,
     ) -> SearchResult:
         """Find what answers ``query``, best first, among what the principal may see.
 
@@ -258,7 +259,8 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         store's. ``generation`` searches another generation than the live one. ``explain`` adds the parts
         of each score. ``as_of`` answers from what the memory held at that instant, in the versions of then
         (those replaced since are found by their words alone), to whom it may be shown now; what was
-        forgotten since stays forgotten.
+        forgotten since stays forgotten. ``sample`` False keeps the question out of what
+        ``QUERY_LOG_PERCENT`` keeps.
 
         The result's ``evidence`` says how well the best hits answer (``none`` and ``weak`` don't mean that
         nothing is known), ``degraded`` what was missing, each source that failed or took more than 0.8 s
@@ -280,6 +282,7 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
             max_per_document=max_per_document,
             valid_at=valid_at,
             as_of=as_of,
+            sample=sample,
         )
         return await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
 
@@ -340,6 +343,7 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         max_per_document: int = limits.CONTEXT_PER_DOCUMENT_DEFAULT,
         valid_at: datetime | str | None = None,
         as_of: datetime | str | None = None,
+        sample: bool | None = True,
     ) -> ContextResult:
         """What answers ``query`` as one block of text to put into a prompt, each passage cited as ``[1]``.
 
@@ -361,6 +365,7 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
             max_per_document=max_per_document,
             valid_at=valid_at,
             as_of=as_of,
+            sample=sample,
         )
         return await self.context_for(given, max_tokens, tenant_id=tenant_id, principal_id=principal_id)
 

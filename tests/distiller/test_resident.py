@@ -7,6 +7,7 @@ import anyio
 import psycopg
 import pytest
 
+from corbits_memory.core.enums import FeedOp
 from corbits_memory.distiller import (
     CursorStore,
     DistillEntry,
@@ -22,6 +23,8 @@ from corbits_memory.distiller.file import FileCursors
 from corbits_memory.distiller.postgres import PostgresCursors
 from corbits_memory.errors import DatabaseError, ForbiddenError, InvalidCursorError
 from corbits_memory.plane import Memory
+from corbits_memory.wire.feed import FeedEntryResponse, FeedResponse
+from corbits_memory.wire.responses import AddResponse
 from tests.distiller.support import ANN, CONSUMER, TENANT, Recorder, claims, put, resident, write
 
 Owner = psycopg.AsyncConnection[Any]
@@ -287,3 +290,20 @@ async def test_of_what_was_erased_meanwhile_no_reason_is_kept(
 
     await resident(anns, distill, cursors, attempts=1).tick()
     assert [one.reason for one in await cursors.failures(CONSUMER)] == ["erased"]
+
+
+async def test_a_page_of_other_things_is_settled_too(cursors: PostgresCursors) -> None:
+    """Promotions and retractions are no entries to distil; the cursor goes on behind them all the same."""
+    entries = [FeedEntryResponse.model_validate({"feedSeq": seq, "op": FeedOp.PROMOTE}) for seq in (1, 2, 3)]
+
+    class Promoted:
+        async def feed(self, *, after: int, **_: object) -> FeedResponse:
+            page = [entry for entry in entries if entry.feed_seq > after]
+            return FeedResponse(entries=page, next_cursor=3 if page else None, has_more=False)
+
+        async def add(self, **_: object) -> AddResponse:
+            raise AssertionError("there is nothing to add")
+
+    distiller = resident(Promoted(), write, cursors)
+    assert (await distiller.tick()).tick.next_cursor == 3
+    assert (await cursors.state(CONSUMER)).position == 3

@@ -169,6 +169,8 @@ def test_what_was_asked_is_asked_of_another_generation(new_database: NewDatabase
     )["id"]
     told = one_json(corbits_memory("transform", "compare", run_id, "--json", **environ).stdout)
     assert [one["query"] for one in told["perQuery"]] == ["vault key", "who may have it"]
+    # To compare is not to ask.
+    assert corbits_memory("transform", "queries", **environ).stdout.splitlines() == lines
 
 
 @pytest.mark.parametrize(

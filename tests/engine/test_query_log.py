@@ -31,8 +31,9 @@ async def test_all_or_a_share(open_store: OpenStore) -> None:
         await find(store, query)
         await store.query_log.close()
     await find(store, "", kinds=("note",))
-    # Staged generations are asked by whoever compares.
+    # Staged generations are asked by whoever compares; and what a machine made up is no question.
     await find(store, "compared", generation="trun_x")
+    await find(store, "made up", sample=False)
     assert await kept(store) == ["and the mat?", "where is the key?"]
     assert await kept(store, limit=1) == ["and the mat?"]
     assert await kept(store, tenant="other") == []

@@ -58,6 +58,29 @@ def test_a_preset_token_has_a_length(monkeypatch: pytest.MonkeyPatch, length: in
 
 
 @pytest.mark.parametrize(
+    ("value", "issuers"),
+    [
+        ("", ()),
+        ("https://login.example", ("https://login.example",)),
+        (" https://a.example/x , http://localhost:9000 ,", ("https://a.example/x", "http://localhost:9000")),
+        ("login.example", None),
+        ("https://user:pw@login.example", None),
+        ("https://login.example?x=1", None),
+    ],
+)
+def test_issuers_are_urls(
+    monkeypatch: pytest.MonkeyPatch, value: str, issuers: tuple[str, ...] | None
+) -> None:
+    monkeypatch.setenv("CORBITS_MEMORY_AUTHORIZATION_SERVERS", value)
+    if issuers is not None:
+        assert load_host_settings().authorization_servers == issuers
+        return
+    with pytest.raises(ConfigError, match="CORBITS_MEMORY_AUTHORIZATION_SERVERS") as refused:
+        load_host_settings()
+    assert "login" not in refused.value.message.replace("https://login.example", "")
+
+
+@pytest.mark.parametrize(
     ("data_dir", "database_url", "environ", "choice"),
     [
         (Path("d"), None, {}, Choice(data_dir=Path("d"))),

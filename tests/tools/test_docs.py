@@ -13,7 +13,9 @@ from typer.main import get_command
 
 from corbits_memory import MemoryClient
 from corbits_memory.cli.app import app
+from corbits_memory.core.chunking import token_count
 from corbits_memory.tools import TOOLS
+from corbits_memory.tools.mcp.schemas import lean_output
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
@@ -77,3 +79,26 @@ def test_every_verb_of_the_client_is_there() -> None:
         name for name in vars(MemoryClient) if not name.startswith("_") and name not in {"send", "aclose"}
     ]
     assert [verb for verb in verbs if f"`{verb}`" not in PAGE] == []
+
+
+def test_the_readmes_configuration_is_sound() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (told,) = [text for text in re.findall(r"```json\n(.*?)```", readme, re.DOTALL) if "mcpServers" in text]
+    (server,) = json.loads(told)["mcpServers"].values()
+    assert (server["command"], server["args"]) == ("corbits-memory", ["mcp"])
+
+
+def test_the_sizes_that_are_told_are_those_that_a_model_pays() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(memory_\w+)` \| (\d+ \| \d+ \| \d+) \|$", page, re.MULTILINE))
+    assert told == {
+        tool.name: " | ".join(
+            str(token_count(text))
+            for text in (
+                tool.description,
+                json.dumps(tool.input_schema, separators=(",", ":")),
+                json.dumps(lean_output(tool.answer), separators=(",", ":")),
+            )
+        )
+        for tool in TOOLS
+    }

@@ -14,16 +14,19 @@ import stamina
 
 from corbits_memory.config import is_http_url
 from corbits_memory.core.instants import retry_after_seconds
-from corbits_memory.errors import ConfigError, InvalidInputError, UnavailableError, UpstreamError
+from corbits_memory.errors import (
+    AnsweredError,
+    ConfigError,
+    InvalidInputError,
+    UnavailableError,
+    UpstreamError,
+)
 from corbits_memory.models.endpoint import ERROR_BODY_BYTES, LOOPBACK_MOUNTS, read_body
+from corbits_memory.models.redaction import redact
 
 TIMEOUT_SECONDS = 10.0
 ATTEMPTS = 4
 ANSWER_BYTES = 16 * 1024 * 1024
-REDACTED_RUN = 12
-"""The shortest piece of a document or a query that is recognised in an answer."""
-REDACTED_CHARS = 200_000
-"""What an answer to more than this says is not told."""
 UNAUTHORIZED = frozenset({401, 403})
 TOO_MANY_REQUESTS = 429
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+")
@@ -41,17 +44,10 @@ class VendorTimeoutError(VendorError):
     code = "vendor_timeout"
 
 
-class VendorHttpError(VendorError):
+class VendorHttpError(VendorError, AnsweredError):
     """A service behind one of the memory's ports answered with an error, or not as it documents."""
 
     code = "vendor_http"
-
-    def __init__(
-        self, message: str, *, http_status: int | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.http_status = http_status
-        self.retry_after = retry_after
 
 
 class _UnreachableError(VendorError):
@@ -169,7 +165,7 @@ class VendorApi:
     def _told(self, call: str, status: int, answer: bytes, private: Sequence[str]) -> str:
         # Twice what is shown, so that what is cut is cut after redaction.
         text = answer.decode("utf-8", "replace")[: 2 * self._vendor.body_chars + len(self._key)]
-        text = redacted(text.replace(self._key, "***"), private)
+        text = redact(text.replace(self._key, "***"), private)
         text = " ".join(text.split())[: self._vendor.body_chars] or "(no body)"
         if 300 <= status < 400:
             text = f"{text} (redirects are not followed)"
@@ -196,28 +192,6 @@ class VendorApi:
                 mounts=dict.fromkeys(LOOPBACK_MOUNTS) if self._transport is None else None,
             )
         return self._client
-
-
-def redacted(text: str, private: Sequence[str]) -> str:
-    """``text`` without any run that stands in a private text too, escaped or not; nothing where that takes long."""
-    if sum(map(len, private)) > REDACTED_CHARS:
-        return ""
-    forms = [form for own in private for form in (own, json.dumps(own)[1:-1])]
-    told: list[str] = []
-    start = 0
-    while start < len(text):
-        length = REDACTED_RUN
-        if start + length <= len(text) and any(text[start : start + length] in form for form in forms):
-            while start + length < len(text) and any(
-                text[start : start + length + 1] in form for form in forms
-            ):
-                length += 1
-            told.append("[text]")
-            start += length
-        else:
-            told.append(text[start])
-            start += 1
-    return "".join(told)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -125,6 +125,7 @@ async def _ask(backend: Backend, question: Question, generation: str | None) -> 
         "query": question.query,
         "limit": RANKS,
         "max_per_document": 1,
+        "sample": False,
         **({} if generation is None else {"generation": generation}),
     }
     began = time.perf_counter()

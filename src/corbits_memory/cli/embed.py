@@ -1,7 +1,5 @@
 """``corbits-memory embed``: vectors."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from corbits_memory.cli.imports.load import POLL_SECONDS, STALLED_SECONDS
+from corbits_memory.cli.imports.load import watch_vectors
 from corbits_memory.cli.imports.progress import make_watcher
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Tenant
 from corbits_memory.cli.output import print_json, print_table
@@ -195,23 +193,13 @@ async def _prune(data_dir: Path | None, database_url: str | None, *, dry_run: bo
 
 
 async def _left(store: Any, tenant: str) -> int:
-    """Vectors that are still to be made, those of a model that is to take over among them."""
+    """What is still to be done: vectors, those of a model that is to take over among them, and its taking over."""
     change = await store.embedding.change(tenant)
     pending = (await store.embedding.pending(tenant)).count
-    return int(pending + (0 if change is None else change.missing))
+    return int(pending + (0 if change is None else max(1, change.missing)))
 
 
 async def _watch(store: Any, tenant: str) -> int:
     """Wait while vectors are made, with a bar; how many are left when none was for a while."""
     with make_watcher(0) as watcher:
-        pending = total = await _left(store, tenant)
-        moved = time.monotonic()
-        while time.monotonic() - moved < STALLED_SECONDS:
-            if not pending and await store.embedding.change(tenant) is None:
-                break
-            watcher.embedding(total - pending, total)
-            await asyncio.sleep(POLL_SECONDS)
-            left = await _left(store, tenant)
-            moved = moved if left == pending else time.monotonic()
-            pending, total = left, max(left, total)
-    return pending
+        return await watch_vectors(lambda: _left(store, tenant), watcher, await _left(store, tenant))

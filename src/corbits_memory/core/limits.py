@@ -89,6 +89,7 @@ DEAD_LIMIT_DEFAULT, DEAD_LIMIT_MAX = 50, 100
 
 # Replays.
 COMPARED_QUERIES = 10_000
+"""Questions of one comparison."""
 CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX = 10, 25_000
 """``maxTokens`` of a transform config."""
 API_KEY_CHARS = 4_096
@@ -97,8 +98,9 @@ SCOPE_DOCUMENTS = 1_000
 PROBLEMS_LISTED = 100
 """Failures, and captures that were passed over, that a run's answer lists, each."""
 RUNS_LIMIT_DEFAULT, RUNS_LIMIT_MAX = 50, 500
-SAMPLED_LIMIT_DEFAULT, SAMPLED_LIMIT_MAX = 100, 1_000
 """Configs or runs of one answer, newest first."""
+SAMPLED_LIMIT_DEFAULT, SAMPLED_LIMIT_MAX = 100, 1_000
+"""Questions of one answer."""
 
 # Search.
 SNIPPET_CHARS = 240

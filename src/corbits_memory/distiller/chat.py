@@ -157,7 +157,8 @@ def related_by_search(memory: SearchableMemory, *, limit: int = RELATED) -> Find
         if not query:
             return ()
         try:
-            found = await memory.search(query, limit=limit + 1)
+            # It holds what the document says, and nobody asked it.
+            found = await memory.search(query, limit=limit + 1, sample=False)
         except MemoryError as error:
             # A claim that speaks for nothing is better than none.
             logger.warning("related claims were not looked up: %s", error.code)

@@ -189,7 +189,7 @@ class FileLease:
             "dead": dead,
             "failed_at": time.time(),
         }
-        self._move(seq if dead else 0, wait=0.0 if dead else wait_seconds)
+        self._move(seq if dead else 0, wait=wait_seconds)
 
     async def wait(self, seconds: float) -> None:
         self._move(0, wait=seconds)

@@ -46,7 +46,7 @@ class DistilledMemory(Protocol):
 class SearchableMemory(Protocol):
     """A memory that can be asked for claims that a new one may speak for or against."""
 
-    async def search(self, query: str, /, *, limit: int | None) -> SearchResponse: ...
+    async def search(self, query: str, /, *, limit: int | None, sample: bool | None) -> SearchResponse: ...
 
 
 class PlaneMemory:
@@ -83,11 +83,14 @@ class PlaneMemory:
             raise result
         return add_response(result)
 
-    async def search(self, query: str, /, *, limit: int | None) -> SearchResponse:
+    async def search(
+        self, query: str, /, *, limit: int | None = None, sample: bool | None = None
+    ) -> SearchResponse:
         found = await self._memory.search(
             tenant_id=self._tenant_id,
             principal_id=self._principal_id,
             query=query,
             limit=limits.SEARCH_LIMIT_DEFAULT if limit is None else limit,
+            sample=sample,
         )
         return search_response(found)

@@ -108,7 +108,7 @@ class PostgresLease:
             attempts=attempts,
             reason=reason,
             dead=dead,
-            wait=0.0 if dead else wait_seconds,
+            wait=wait_seconds,
         )
 
     async def wait(self, seconds: float) -> None:

@@ -136,7 +136,7 @@ class ResidentDistiller:
         self._attempts = attempts
         self._retry_seconds = retry_seconds
         self._limit = limit
-        self._after = after
+        self._after = self._reached = after
         self._unavailable = 0
 
     async def run(
@@ -155,7 +155,7 @@ class ResidentDistiller:
             except (UpstreamError, UnavailableError, TooManyRequestsError, LeaseLostError) as error:
                 outages += 1
                 done = ResidentTick(
-                    tick=DistillTick(next_cursor=self._after),
+                    tick=DistillTick(next_cursor=self._reached),
                     problem=error.message,
                     wait_seconds=self._backoff(outages),
                 )
@@ -187,6 +187,7 @@ class ResidentDistiller:
             done = await _beside(lambda: _keep(lease), lambda: self._work(lease))
             if done is None:
                 raise LeaseLostError
+            self._reached = done.tick.next_cursor
             return done
         finally:
             with anyio.move_on_after(RELEASE_SECONDS, shield=True):
@@ -211,7 +212,7 @@ class ResidentDistiller:
                 done = await self._settle(lease, entry, done)
                 if done.problem is not None:
                     return done
-            done = _at(done, told.feed_seq)
+                done = _at(done, told.feed_seq)
         if page.next_cursor is not None and page.next_cursor > done.tick.next_cursor:
             await lease.settle(page.next_cursor)
             done = _at(done, page.next_cursor)

@@ -299,7 +299,7 @@ class EmbeddingService:
             return None if target is None else replace(target, role=Role.ACTIVE)
         if self._embedder is None:
             return None
-        claim = await self._registry.claim(tenant_id, self._embedder)
+        claim = await self._registry.claim(tenant_id, self._embedder, recent=True)
         if claim.standing is Standing.CHOSEN:
             return await self._serving(tenant_id, claim)
         return Target(self._embedder, claim.space) if claim.standing is Standing.ACTIVE else None

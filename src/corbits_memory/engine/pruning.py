@@ -80,32 +80,30 @@ class ModelPruner:
         """
         models: list[tuple[str, str]] = []
         kept: set[str] = set()
-        for tenant_id, model_key in await self._registered():
-            unused = [row for row in await self._unused(tenant_id) if row["model_key"] == model_key]
-            if not unused:
-                kept.add(model_key)
-                continue
-            space = _space(unused[0])
-            if dry_run or await self._remove(tenant_id, space):
-                models.append((tenant_id, space.model_id))
+        for tenant_id in await self._tenants():
+            async with self._database.tenant(tenant_id) as conn:
+                registered = await self._rows(conn, tenant_id)
+            for row in registered:
+                space = _space(row)
+                if row["used"]:
+                    kept.add(space.model_key)
+                elif dry_run or await self._remove(tenant_id, space):
+                    models.append((tenant_id, space.model_id))
+                else:
+                    kept.add(space.model_key)
         unused_tables = [name for name in await self._tables() if name.removeprefix(_PREFIX) not in kept]
         gone = [name for name in unused_tables if dry_run or await self._drop(name)]
         return Pruned(models=models, tables=gone)
 
-    async def _registered(self) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
+    async def _tenants(self) -> list[str]:
+        found: list[str] = []
         async with self._database.operator() as conn:
             while True:
-                tenant_id, model_key = found[-1] if found else ("", "")
-                parameters = {"after_tenant": tenant_id, "after_key": model_key}
-                page = await (await conn.execute(self._queries["tenants_of_models"], parameters)).fetchall()
+                parameters = {"after": found[-1] if found else ""}
+                page = await (await conn.execute(self._queries["tenants_with_models"], parameters)).fetchall()
                 if not page:
                     return found
-                found += [(row[0], row[1]) for row in page]
-
-    async def _unused(self, tenant_id: str) -> list[dict[str, Any]]:
-        async with self._database.tenant(tenant_id) as conn:
-            return [row for row in await self._rows(conn, tenant_id) if not row["used"]]
+                found += [row[0] for row in page]
 
     async def _rows(self, conn: Connection, tenant_id: str) -> list[dict[str, Any]]:
         cursor = conn.cursor(row_factory=dict_row)

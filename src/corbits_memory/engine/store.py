@@ -332,7 +332,7 @@ class PostgresDocumentStore:
                 tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
             )
         )
-        if query.generation is None:
+        if query.sample and query.generation is None:
             self.query_log.note(tenant_id, query.query)
         return found
 

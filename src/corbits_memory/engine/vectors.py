@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ logger = logging.getLogger("corbits_memory.vectors")
 
 _TABLE = re.compile(r"^embedding_[a-f0-9]{16}$")
 PARTITIONS = 16
+RECENT_SECONDS = 1.0
+REMEMBERED = 10_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 VECTOR_DIMS_MAX = 2_000
 """pgvector indexes ``vector`` only up to here; ``halfvec`` up to 4,000."""
@@ -158,6 +161,8 @@ class VectorRegistry:
         self._opened_at: datetime | None = None
         self._active: dict[tuple[str, str], VectorSpace] = {}
         self._retired: set[str] = set()
+        self._recent: dict[tuple[str, str], tuple[float, Claim]] = {}
+        """What claims came to that were not active; for adds, whose stores decide under a lock of their own anyway."""
 
     @property
     def opened_at(self) -> datetime | None:
@@ -170,15 +175,23 @@ class VectorRegistry:
             row = await (await conn.execute("SELECT clock_timestamp()")).fetchone()
         self._opened_at = None if row is None else row[0]
 
-    async def claim(self, tenant_id: str, embedder: Embedder, *, by_hand: bool = False) -> Claim:
+    async def claim(
+        self, tenant_id: str, embedder: Embedder, *, by_hand: bool = False, recent: bool = False
+    ) -> Claim:
         """Ensure the model's space, and find out or decide whether it is the one that the tenant uses.
 
         At once active where no other model is: what was captured without one stands in the queue already.
-        ``by_hand``: an operator asks for this model now, whoever opened when.
+        ``by_hand``: an operator asks for this model now, whoever opened when. ``recent``: what was found out within
+        the last second will do.
         """
-        known = self._active.get((tenant_id, embedder.model_key))
+        place = (tenant_id, embedder.model_key)
+        known = self._active.get(place)
         if known is not None and not by_hand:
             return Claim(space=known, standing=Standing.ACTIVE)
+        if recent:
+            since, last = self._recent.get(place, (0.0, None))
+            if last is not None and time.monotonic() - since < RECENT_SECONDS:
+                return last
         space = await self._created(embedder)
         async with self._database.tenant(tenant_id) as conn:
             await self._hold_table(conn, space)
@@ -190,8 +203,11 @@ class VectorRegistry:
                 conn, tenant_id, space, since=None if by_hand else self._opened_at
             )
             claim = await self._decide(conn, tenant_id, space, mine, others)
+        if len(self._recent) >= REMEMBERED:
+            self._recent.clear()
+        self._recent[place] = (time.monotonic(), claim)
         if claim.standing is Standing.ACTIVE and claim.scanned and not claim.replaced:
-            self._active[tenant_id, space.model_key] = space
+            self._active[place] = space
         elif claim.standing is Standing.RETIRED and tenant_id not in self._retired:
             self._retired.add(tenant_id)
             logger.warning(
@@ -234,6 +250,7 @@ class VectorRegistry:
         ``unfilled``: also when something is lacking; that is a gap, then, until it is filled.
         """
         async with self._database.tenant(tenant_id) as conn:
+            await conn.execute(self._queries["lock_registry"], {"tenant": tenant_id})
             others, mine = await self._models(conn, tenant_id, space, since=_LONG_AGO)
             serving = next((other for other in others if other.status == "active"), None)
             if serving is None or serving.replaced_by != space.model_key or not mine.scanned:
@@ -279,7 +296,6 @@ class VectorRegistry:
     ) -> tuple[list[_Model], _Model]:
         """The tenant's other models and this one, registered and locked: whoever stores vectors has finished."""
         parameters = {"tenant": tenant_id}
-        await conn.execute(self._queries["lock_registry"], parameters)
         await conn.execute(self._queries["lock_models"], parameters)
         await self._register(conn, tenant_id, space, since)
         rows = await (await conn.execute(self._queries["lock_models"], parameters)).fetchall()

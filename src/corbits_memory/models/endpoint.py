@@ -26,14 +26,13 @@ from corbits_memory.errors import (
     RerankHttpError,
     RerankTimeoutError,
 )
+from corbits_memory.models.redaction import redact
 
 DEFAULT_TIMEOUT_MS = 10_000
 ATTEMPTS = 4
 ANSWER_BYTES = 256 * 1024 * 1024
 ERROR_BODY_BYTES = 16 * 1024
 """How much of an error's body is read at all; more than is shown, so that what is cut is cut after redaction."""
-REDACT_CHARS = 8
-"""The shortest piece of our own text that is recognised in an answer."""
 TOO_MANY_REQUESTS = 429
 
 LOOPBACK_MOUNTS = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -189,33 +188,15 @@ class Endpoint:
         )
 
     def _excerpt(self, body: bytes, private: Sequence[str]) -> str:
-        text = self._redact(body.decode("utf-8", "replace"), private).strip()
+        # Twice what is shown, so that what is cut is cut after redaction.
+        text = body.decode("utf-8", "replace")[: 2 * ERROR_BODY_CHARS + len(self._key or "")]
+        text = self._redact(text, private).strip()
         return text[:ERROR_BODY_CHARS] or "(no body)"
 
     def _redact(self, text: str, private: Sequence[str]) -> str:
         if self._key:
             text = text.replace(self._key, "***")
         return redact(text, private)
-
-
-def redact(text: str, private: Sequence[str]) -> str:
-    """``text`` with every run that repeats the beginning of a private text replaced, escaped or not."""
-    for own in private:
-        for form in {own, json.dumps(own)[1:-1], json.dumps(own, ensure_ascii=False)[1:-1]}:
-            if len(form) >= REDACT_CHARS:
-                text = _cut_runs(text, form)
-    return text
-
-
-def _cut_runs(text: str, own: str) -> str:
-    start = text.find(own[:REDACT_CHARS])
-    while start >= 0:
-        length = REDACT_CHARS
-        while length < len(own) and text[start + length : start + length + 1] == own[length]:
-            length += 1
-        text = f"{text[:start]}[text]{text[start + length :]}"
-        start = text.find(own[:REDACT_CHARS], start + len("[text]"))
-    return text
 
 
 def _target(base_url: str, path: str, family: Family) -> tuple[httpx2.URL, httpx2.BasicAuth | None]:

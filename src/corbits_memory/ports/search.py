@@ -33,6 +33,8 @@ class SearchQuery:
     """Only what says that it holds at this instant; what says nothing of it always holds."""
     as_of: datetime | None = None
     """What was there at this instant, in the versions of then; None: now."""
+    sample: bool = True
+    """Whether it may be kept as a question that was asked, where some are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

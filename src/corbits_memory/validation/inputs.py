@@ -93,3 +93,4 @@ class SearchInput:
     max_per_document: int | None = 1
     valid_at: datetime | str | None = None
     as_of: datetime | str | None = None
+    sample: bool | None = True

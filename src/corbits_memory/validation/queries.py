@@ -106,6 +106,7 @@ def _search_fields(problems: Problems, given: SearchInput, now: datetime) -> Sea
         ),
         valid_at=problems.instant("valid_at", given.valid_at),
         as_of=_as_of(problems, given.as_of, now),
+        sample=True if given.sample is None else problems.flag("sample", given.sample),
     )
     if query.as_of is not None:
         if query.profile is SearchProfile.COMPAT:

@@ -167,6 +167,9 @@ class SearchRequest(Request):
     as_of: fields.Instant | None = Field(
         None, description="Answer from what was there at this instant, in the versions of then."
     )
+    sample: bool | None = Field(
+        None, description="False: it is not kept as a question that was asked, where some are."
+    )
 
 
 _ADD_FIELDS = tuple(DocumentRequest.model_fields)

@@ -26,7 +26,7 @@ OPERATORS = {
     ("feed", "newest"): "the counters of all tenants that are followed in this process, in one look",
     ("idempotency", "expired_tenants"): "the sweep finds whose keys are old",
     ("models", "is_registered"): "whether a table of vectors is anybody's",
-    ("models", "tenants_of_models"): "an operator removes models that nobody uses",
+    ("models", "tenants_with_models"): "an operator removes models that nobody uses",
     ("push", "claim"): "a worker takes the next subscription that is due, whoever's it is",
     ("push", "next_retry"): "when the next delivery is due, whoever's it is",
     ("query_log", "expired_tenants"): "the sweep finds who has old questions",

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import httpx2
 
-from corbits_memory.adapters.vendor import TIMEOUT_SECONDS, Vendor, VendorApi, VendorError, redacted
+from corbits_memory.adapters.vendor import TIMEOUT_SECONDS, Vendor, VendorApi, VendorError
+from corbits_memory.models.redaction import redact
 
 URL = "https://api.linear.app/graphql"
 LINEAR = Vendor(
@@ -109,5 +110,5 @@ def _refusal(operation: str, errors: Any, private: Sequence[str]) -> str:
     first = errors[0] if isinstance(errors, list) and errors else errors
     code = text_at(first, "extensions", "code") or text_at(first, "extensions", "type") or "error"
     message = text_at(first, "extensions", "userPresentableMessage") or text_at(first, "message") or ""
-    told = " ".join(redacted(message[: 2 * MESSAGE_CHARS], private).split())[:MESSAGE_CHARS]
+    told = " ".join(redact(message[: 2 * MESSAGE_CHARS], private).split())[:MESSAGE_CHARS]
     return f"Linear refused {operation} ({code[:100]}): {told}".rstrip(": ")

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,16 +82,25 @@ async def wait_for_vectors(backend: Loader, summary: Summary, *, watcher: Watche
     summary.pending_vectors = pending = int(told.get("pendingVectors") or 0)
     if not wait or not summary.embeddings:
         return
+
+    async def left() -> int:
+        return int((await backend.capabilities()).get("pendingVectors") or 0)
+
+    summary.pending_vectors = await watch_vectors(left, watcher, pending)
+
+
+async def watch_vectors(left: Callable[[], Awaitable[int]], watcher: Watcher, pending: int) -> int:
+    """Until none is ``left`` of those ``pending``, or nothing has moved for long; how many are."""
     total, moved = pending, time.monotonic()
     while pending and time.monotonic() - moved < STALLED_SECONDS:
         watcher.embedding(total - pending, total)
         await anyio.sleep(POLL_SECONDS)
-        left = int((await backend.capabilities()).get("pendingVectors") or 0)
-        if left != pending:
+        now = await left()
+        if now != pending:
             moved = time.monotonic()
-        pending, total = left, max(total, left)
+        pending, total = now, max(total, now)
     watcher.embedding(total - pending, total)
-    summary.pending_vectors = pending
+    return pending
 
 
 async def _sorted_out(found: Iterable[Found], summary: Summary, watcher: Watcher) -> AsyncIterator[Item]:

@@ -142,6 +142,7 @@ def search(
     max_per_document: int | None = None,
     valid_at: Instant | None = None,
     as_of: Instant | None = None,
+    sample: bool | None = None,
 ) -> Call[responses.SearchResponse]:
     """Find what answers a question, best first, among what the caller may see.
 
@@ -169,6 +170,7 @@ def context(
     max_per_document: int | None = None,
     valid_at: Instant | None = None,
     as_of: Instant | None = None,
+    sample: bool | None = None,
 ) -> Call[contexts.ContextResponse]:
     """What answers a question as one text of at most ``max_tokens`` (100 to 32,000), its passages cited as ``[1]``.
 

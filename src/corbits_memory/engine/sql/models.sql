@@ -12,10 +12,10 @@ SELECT m.model_key, m.model_id, m.base_url, m.api_style, m.dims, m.vector_type, 
 FROM memory.embed_model m
 WHERE m.tenant_id = %(tenant)s ORDER BY m.updated_at DESC, m.model_key
 
--- name: tenants_of_models
--- Whose models are registered, a page at a time.
-SELECT DISTINCT m.tenant_id, m.model_key FROM memory.embed_model m
-WHERE (m.tenant_id, m.model_key) > (%(after_tenant)s, %(after_key)s) ORDER BY m.tenant_id, m.model_key LIMIT 1000
+-- name: tenants_with_models
+-- Who has a model, a page at a time.
+SELECT DISTINCT m.tenant_id FROM memory.embed_model m
+WHERE m.tenant_id > %(after)s ORDER BY m.tenant_id LIMIT 1000
 
 -- name: forget_model
 -- Takes a model off the registry.
