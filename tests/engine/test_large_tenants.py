@@ -15,6 +15,7 @@ from psycopg import sql
 from corbits_memory.config import EmbedConfig, EngineConfig
 from corbits_memory.engine.pool import Reading
 from corbits_memory.engine.search import retrieval
+from corbits_memory.engine.search.crowded import CrowdedScopes
 from corbits_memory.engine.search.retrieval import QueryVector, retrieve
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.models.factory import build_embedder
@@ -26,6 +27,8 @@ from tests.support.postgres import NewDatabase
 
 Owner = psycopg.AsyncConnection[Any]
 ROWS = 5_000
+COMPLETION = ("AS before,", "array_agg(r.document_id", "array_agg(e.chunk_id")
+"""How the statements are known that look at rows by their keys: around the best, of all, their vectors."""
 SEED = 7
 
 
@@ -91,6 +94,7 @@ async def vector_table(conn: Owner) -> str:
 @asynccontextmanager
 async def looking_at_all(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     monkeypatch.setattr(retrieval, "EXACT_ROWS", ROWS * 2)
+    monkeypatch.setattr(CrowdedScopes, "holds", lambda *_: False)
     yield
     monkeypatch.undo()
 
@@ -190,6 +194,46 @@ async def explain(owner: Owner, statement: str) -> str:
     return "\n".join([row[0] async for row in rows])
 
 
+async def test_rows_are_counted_once_in_a_while(
+    corpus: PostgresDocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[bool] = []
+    holds = CrowdedScopes.holds
+
+    def tell(scopes: CrowdedScopes, tenant_id: str, scope: str) -> bool:
+        known.append(holds(scopes, tenant_id, scope))
+        return known[-1]
+
+    monkeypatch.setattr(CrowdedScopes, "holds", tell)
+    first = refs(await find(corpus, "w399 w1 w2"))
+    assert first
+    assert refs(await find(corpus, "w399 w1 w2")) == first
+    await find(corpus, "w399 w1 w2", kinds=("note",))
+    assert refs(await find(corpus, "w399 w1 w2", principal="eve")) == []
+    assert known == [False, True, False, False]
+
+
+async def test_what_was_counted_as_many_may_be_few_or_none_by_now(
+    corpus: PostgresDocumentStore, owner: Owner
+) -> None:
+    await add(corpus, note("the one that stays w399", external_ref="stays"))
+    before = refs(await find(corpus, "w399 w1 w2"))
+    await owner.execute(
+        "DELETE FROM memory.search_row WHERE document_id NOT IN (SELECT id FROM memory.document "
+        "WHERE external_ref = 'stays')"
+    )
+    await owner.execute(
+        sql.SQL("DELETE FROM memory.{} e WHERE NOT EXISTS (SELECT FROM memory.search_row r "
+                "WHERE r.tenant_id = e.tenant_id AND r.chunk_id = e.chunk_id)").format(
+            sql.Identifier(await vector_table(owner))
+        )
+    )  # fmt: skip
+    assert len(before) > 1
+    assert refs(await find(corpus, "w399 w1 w2")) == ["stays"]
+    await owner.execute("DELETE FROM memory.search_row")
+    assert refs(await find(corpus, "w399 w1 w2")) == []
+
+
 async def test_completing_scores_reads_no_table_as_a_whole(
     corpus: PostgresDocumentStore, owner: Owner
 ) -> None:
@@ -206,7 +250,7 @@ async def test_completing_scores_reads_no_table_as_a_whole(
             model_key=(await vector_table(owner)).removeprefix("embedding_"), values=word_vector("w9")
         )
         found = await retrieve(
-            Reading(owner, "SET LOCAL memory.tenant_id = 'acme'"),
+            Reading(owner, "acme", "SET LOCAL memory.tenant_id = 'acme'"),
             visibility=Visibility(principal_id=P),
             query=SearchQuery(query="w399 w1"),
             text="w399 w1",
@@ -214,9 +258,12 @@ async def test_completing_scores_reads_no_table_as_a_whole(
             excluded=[],
             vector=vector,
             limit=50,
+            crowded=CrowdedScopes(),
         )
     assert found.columns is not None
-    completion = [plan for plan in plans if "WITH base AS" in plan]
-    assert len(completion) == 1
-    assert "Seq Scan" not in completion[0]
-    assert "Bitmap" not in completion[0]
+    completion = [plan for plan in plans if any(mark in plan for mark in COMPLETION)]
+    assert len(completion) == len(COMPLETION)
+    for plan in completion:
+        assert "Index Scan" in plan
+        assert "Seq Scan" not in plan
+        assert "Bitmap" not in plan

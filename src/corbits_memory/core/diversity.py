@@ -129,6 +129,9 @@ class Signature:
             return False
         if not self.shingles and not other.shingles:
             return self.wordless == other.wordless
+        mine, others = len(self.shingles), len(other.shingles)
+        if min(mine, others) < threshold * max(mine, others):
+            return False  # too unlike in length to be alike in words
         return jaccard(self.shingles, other.shingles) >= threshold
 
 

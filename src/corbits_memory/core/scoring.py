@@ -229,8 +229,8 @@ def _mix(x: Floats, chunk_ids: Sequence[str], rerank: Mapping[str, float], weigh
 
 def _codes(names: Sequence[str | None]) -> Places:
     """A number a name, from 1; 0 for None."""
-    numbers: dict[str | None, int] = {None: 0}
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys((None, *names)))}
+    return np.fromiter(map(numbers.__getitem__, names), dtype=np.intp, count=len(names))
 
 
 def _best_of_threads(threads: Places, x: Floats) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any, LiteralString, TypeVar
 import psycopg
 import stamina
 from psycopg import sql
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import AsyncRowFactory, TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -128,7 +128,7 @@ class Database:
         with _driver_errors():
             async with self._connection(tenant_id) as conn:
                 try:
-                    yield Reading(conn, self._preamble(tenant_id, READ_SECONDS))
+                    yield Reading(conn, tenant_id, self._preamble(tenant_id, READ_SECONDS))
                 except BaseException:
                     if not conn.closed:
                         await conn.rollback()
@@ -215,7 +215,8 @@ class Reading:
     Parameters are quoted into the statement by the driver: a message of several statements can't have any bound.
     """
 
-    def __init__(self, conn: Connection, preamble: str) -> None:
+    def __init__(self, conn: Connection, tenant_id: str, preamble: str) -> None:
+        self.tenant_id = tenant_id
         self._conn = conn
         self._preamble = preamble
 
@@ -234,7 +235,8 @@ class Reading:
         message = "; ".join(part for part in (begin, statement, "COMMIT" if last else "") if part)
         # Everything in it is quoted by the driver or a constant of ours.
         await cursor.execute(message.encode(self._conn.info.encoding))
-        while cursor.description is None:
+        # Whether there are rows, without naming the columns of each result on the way.
+        while cursor.pgresult is None or cursor.pgresult.status != ExecStatus.TUPLES_OK:
             cursor.nextset()
         return await cursor.fetchall()
 

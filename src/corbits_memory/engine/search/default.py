@@ -21,6 +21,7 @@ from corbits_memory.core.tuning import channel_candidates
 from corbits_memory.engine.access import resolve_visibility
 from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.pool import Database
+from corbits_memory.engine.search.crowded import CrowdedScopes
 from corbits_memory.engine.search.hits import Details, load_details, search_item
 from corbits_memory.engine.search.past import retrieve_past
 from corbits_memory.engine.search.retrieval import Retrieved, SearchPlan, retrieve
@@ -38,6 +39,7 @@ MODEL_FLOOR = 0.75
 class DefaultProfile:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._crowded = CrowdedScopes()
 
     async def search(
         self,
@@ -63,7 +65,7 @@ class DefaultProfile:
                 "excluded": [normalise(phrase) for phrase in parsed.excluded],
                 "limit": _candidates(query, plan.settings),
             }
-            found = await retrieve(reading, vector=vector, **asked)
+            found = await retrieve(reading, vector=vector, crowded=self._crowded, **asked)
             plan.check(found.searched, dense_ready=found.dense_ready)
             if query.as_of is not None:
                 now = query.as_of

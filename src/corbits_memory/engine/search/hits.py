@@ -1,11 +1,10 @@
 """From chunk ids to what is shown of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row
 
 from corbits_memory.core.citation import open_target
 from corbits_memory.core.enums import Channel, EvidenceLevel, VersionStatus
@@ -16,9 +15,8 @@ from corbits_memory.engine.vectors import VectorSpace
 from corbits_memory.ports import Attribution, Citation, OpenTarget, SearchItem, Visibility
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """One chunk with its version and document, as ``details`` of search.sql returns it."""
+class Details(NamedTuple):
+    """One chunk with its version and document: the columns of ``details`` of search.sql, in their order."""
 
     chunk_id: str
     text: str
@@ -62,7 +60,7 @@ async def load_details(
     rows = await reading.fetch(
         load_queries("search")["details"],
         {"chunks": list(chunk_ids), **visibility_parameters(visibility)},
-        class_row(Details),
+        args_row(Details),
         last=last,
     )
     return {

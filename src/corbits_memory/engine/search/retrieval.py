@@ -1,12 +1,12 @@
 """The one round trip that finds: candidates, their neighbours, and both scores of each."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from psycopg.rows import namedtuple_row
-from psycopg.types.json import Jsonb
 
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.ranking import Candidate
@@ -15,6 +15,7 @@ from corbits_memory.engine.access import visibility_scope
 from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.pool import Reading
 from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.search.crowded import CrowdedScopes
 from corbits_memory.ports import Reranker, SearchQuery, Visibility
 
 EXACT_ROWS = 4_000
@@ -126,12 +127,16 @@ async def retrieve(
     excluded: list[str],
     vector: QueryVector | None,
     limit: int,
+    crowded: CrowdedScopes,
 ) -> Retrieved:
     """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words."""
+    scope = json.dumps(await scope_of(reading, query, visibility), sort_keys=True)
+    many = crowded.holds(reading.tenant_id, scope)
     rows = await reading.fetch(
         load_queries("search")["retrieve"],
         {
-            "scope": Jsonb(await scope_of(reading, query, visibility)),
+            "scope": scope,
+            "many": many,
             "query": text,
             "required": required,
             "excluded": excluded,
@@ -143,6 +148,8 @@ async def retrieve(
     )
     # Named tuples have no static type; the columns are those of memory.retrieve.
     row: Any = rows[0]
+    if not many and (row.visible or 0) > EXACT_ROWS:
+        crowded.note(reading.tenant_id, scope)
     return Retrieved(
         searched=row.searched,
         columns=_columns(row) if row.chunk_ids else None,

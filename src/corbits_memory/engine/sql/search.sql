@@ -3,8 +3,8 @@
 
 -- name: retrieve
 -- Both channels' candidates with their neighbours and exact scores, in one round trip and one row.
-SELECT * FROM memory.retrieve(%(scope)s, %(query)s, %(required)s, %(excluded)s, %(limit)s, %(small)s, %(model_key)s,
-  %(dims)s, %(vector)s)
+SELECT * FROM memory.retrieve(%(scope)s::jsonb, %(query)s, %(required)s, %(excluded)s, %(limit)s, %(small)s, %(many)s,
+  %(model_key)s, %(dims)s, %(vector)s)
 
 -- name: compat_candidates
 -- The compat profile's two lists.
