@@ -98,13 +98,28 @@ def test_index_memory_follows_the_machine_within_bounds() -> None:
         assert settings.cluster_defaults(memory=megabytes * settings.MIB)["maintenance_work_mem"] == expected
 
 
+def test_shared_memory_follows_the_machine_within_bounds() -> None:
+    for megabytes, expected in {
+        256: "128MB",
+        2048: "128MB",
+        2064: "129MB",
+        16384: "1024MB",
+        65536: "1024MB",
+    }.items():
+        assert settings.cluster_defaults(memory=megabytes * settings.MIB)["shared_buffers"] == expected
+
+
 def test_usable_memory_is_known() -> None:
     assert settings.usable_memory() > 64 * settings.MIB
 
 
 def test_settings_can_be_changed_by_the_operator_and_stay(made_dir: Path) -> None:
     with EmbeddedPostgres.start(made_dir) as server:
-        assert query(server.url, "SHOW shared_buffers") == "128MB"
+        expected = settings.cluster_defaults(memory=settings.usable_memory())["shared_buffers"]
+        assert (
+            query(server.url, "SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576 || 'MB'")
+            == expected
+        )
         assert query(server.url, "SHOW max_connections") == "100"
         assert query(server.url, "SHOW fsync") == "on"
         query(server.url, "ALTER SYSTEM SET max_connections = 120")

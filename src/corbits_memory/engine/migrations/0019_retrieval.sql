@@ -346,6 +346,6 @@ BEGIN
     CASE WHEN lex.predicate = scope AND p_scope - ARRAY['generation', 'principal', 'everything', 'allowed', 'documents',
                                                         'refused', 'vetoed', 'statuses'] = '{}' THEN ''
          ELSE lex.predicate END,
-    lexical_ids, dense_ids, greatest(8, p_limit / 6), lex.languages, lex.queries, lex.totals,
+    lexical_ids, dense_ids, greatest(6, p_limit / 8), lex.languages, lex.queries, lex.totals,
     CASE WHEN dense_ready THEN model.place END, half, whole) AS c;
 END $$;
