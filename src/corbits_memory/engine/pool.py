@@ -98,7 +98,7 @@ class Database:
         restarts ends them all, and the pool would wait longer after each that it finds.
         """
         try:
-            with selectors.DefaultSelector() as selector:
+            with selectors.PollSelector() as selector:  # needs nothing of the system
                 selector.register(conn.fileno(), selectors.EVENT_READ)
                 spoke = bool(selector.select(0))
             if spoke:

@@ -193,13 +193,60 @@ BEGIN
   INTO chunk_ids USING rare, queries, p_limit, languages;
 END $$;
 
+-- As before, with the cosines of what is found.
+DROP FUNCTION memory.dense_exact(text, halfvec, vector, text, integer);
+DROP FUNCTION memory.dense_nearest(text, halfvec, vector, text, integer, text[]);
+CREATE FUNCTION memory.dense_exact(
+  p_table text, p_half halfvec, p_whole vector, p_predicate text, p_limit integer,
+  OUT chunk_ids text[], OUT cosines float8[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+  EXECUTE format(
+    'WITH v AS MATERIALIZED (SELECT r.chunk_id, r.embedding <=> %s AS d FROM memory.%I r WHERE %s), '
+    'top AS (SELECT chunk_id, d FROM v ORDER BY d, chunk_id LIMIT $1) '
+    'SELECT (SELECT coalesce(array_agg(chunk_id), ''{}'') FROM top), (SELECT array_agg(1 - d) FROM top), '
+    ' avg(1 - d), stddev_pop(1 - d), count(*) FROM v',
+    CASE WHEN p_half IS NULL THEN '$3' ELSE '$2' END, p_table, p_predicate)
+  INTO chunk_ids, cosines, mean, deviation, vectors USING p_limit, p_half, p_whole;
+END $$;
+
+CREATE FUNCTION memory.dense_nearest(
+  p_table text, p_half halfvec, p_whole vector, p_predicate text, p_limit integer, p_sample text[],
+  OUT chunk_ids text[], OUT cosines float8[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+SET enable_sort = off SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+  PERFORM set_config('hnsw.ef_search', least(greatest(p_limit * 5 / 2, 125), 1000)::text, true),
+          set_config('hnsw.iterative_scan', 'relaxed_order', true),
+          set_config('hnsw.max_scan_tuples', '40000', true);
+  IF p_sample IS NULL THEN
+    EXECUTE format('SELECT array_agg(f.chunk_id) FROM (SELECT r.chunk_id FROM memory.%I r WHERE r.tenant_id = %L '
+                   'ORDER BY r.chunk_id LIMIT 64) AS f', p_table, current_setting('memory.tenant_id'))
+    INTO p_sample;
+  END IF;
+  EXECUTE format(
+    'SELECT coalesce(t.chunk_ids, ''{}''), t.cosines, s.mean, s.deviation, s.vectors FROM ('
+    ' SELECT array_agg(n.chunk_id ORDER BY n.d, n.chunk_id) AS chunk_ids, '
+    '  array_agg(1 - n.d ORDER BY n.d, n.chunk_id) AS cosines FROM ('
+    '   SELECT r.chunk_id, r.embedding <=> %3$s AS d FROM memory.%1$I r WHERE %2$s '
+    '   ORDER BY r.embedding <=> %3$s LIMIT $1) AS n) AS t '
+    'CROSS JOIN (SELECT avg(e.cosine) AS mean, stddev_pop(e.cosine) AS deviation, count(e.cosine) AS vectors FROM ('
+    '  SELECT 1 - (r.embedding <=> %3$s) AS cosine FROM memory.%1$I r '
+    '  WHERE r.tenant_id = %4$L AND r.chunk_id = ANY ((SELECT $4)::text[])) AS e) AS s',
+    p_table, p_predicate, CASE WHEN p_half IS NULL THEN '$3' ELSE '$2' END, current_setting('memory.tenant_id'))
+  INTO chunk_ids, cosines, mean, deviation, vectors USING p_limit, p_half, p_whole, p_sample;
+END $$;
+
 -- The rows around the best candidates, and both scores of each of them all, exact. Every row is found by its key, whatever
 -- the planner knows of the tables by then: these plans stay.
 --   p_predicate   what candidates must be, phrases and filters included; '' where that is p_scope's visibility alone
+--   p_cosines     of p_dense
 --   p_place       the table of vectors, NULL without one; the query's vector is p_half or p_whole, as its type is
 -- The columns are those of memory.retrieve.
 CREATE FUNCTION memory.complete(
-  p_scope jsonb, p_predicate text, p_lexical text[], p_dense text[], p_seeds integer,
+  p_scope jsonb, p_predicate text, p_lexical text[], p_dense text[], p_cosines float8[], p_seeds integer,
   p_languages text[], p_queries sparsevec[], p_totals float8[], p_place text, p_half halfvec, p_whole vector,
   OUT chunk_ids text[], OUT document_ids text[], OUT threads text[], OUT authors text[],
   OUT asks boolean[], OUT words integer[], OUT authorities real[], OUT temporal_classes text[],
@@ -219,7 +266,9 @@ DECLARE
   named jsonb := CASE WHEN p_scope ? 'documents' THEN memory.lookup(p_scope -> 'documents') END;
   refused jsonb := memory.lookup(p_scope -> 'refused');
   vetoed jsonb := memory.lookup(p_scope -> 'vetoed');
-  wanted text[] := p_lexical || p_dense;
+  -- Their vectors are not known yet.
+  others text[] := p_lexical;
+  wanted text[];
 BEGIN
   SELECT array_agg(ARRAY[a.before[3], a.before[2], a.before[1], a.chunk_id, a.after[1], a.after[2], a.after[3]]::text[])
   INTO windows
@@ -242,8 +291,9 @@ BEGIN
       AND b.chunk_id = ANY (p_lexical[:p_seeds] || p_dense[:p_seeds])
   ) AS a;
   IF windows IS NOT NULL THEN
-    wanted := wanted || array_remove(ARRAY(SELECT unnest(windows)), NULL);
+    others := others || array_remove(ARRAY(SELECT unnest(windows)), NULL);
   END IF;
+  wanted := p_dense || others;
   IF p_predicate <> '' THEN
     EXECUTE format('SELECT array_agg(r.chunk_id) FROM memory.search_row r '
                    'WHERE r.chunk_id = ANY ((SELECT $1)::text[]) AND %s', p_predicate) INTO wanted USING wanted;
@@ -263,7 +313,9 @@ BEGIN
     EXECUTE format('SELECT array_agg(e.chunk_id::text), array_agg(1 - (e.embedding <=> %s)) FROM memory.%I e '
                    'WHERE e.tenant_id = %L AND e.chunk_id = ANY ((SELECT $1)::text[])',
                    CASE WHEN p_half IS NULL THEN '$3' ELSE '$2' END, p_place, tenant)
-    INTO vector_ids, cosines USING chunk_ids, p_half, p_whole;
+    INTO vector_ids, cosines USING others, p_half, p_whole;
+    vector_ids := p_dense || vector_ids;
+    cosines := p_cosines || cosines;
   END IF;
 END $$;
 
@@ -275,7 +327,7 @@ DROP FUNCTION memory.retrieve(jsonb, text, text[], text[], integer, integer, tex
 --   p_many              see lexical_candidates
 --   occurred, expires   seconds since 1970; expires is valid_until
 --   bm25                divided by the idf total of the row's language, so that rows of several languages compare
---   vector_ids, cosines parallel to each other; a candidate that is missing there has no vector yet
+--   vector_ids, cosines parallel to each other, some twice; a candidate that is missing there has no vector yet
 --   windows             of each seed that stands in a context: up to three visible rows before it, itself, three after it
 --                       (NULL where there is none). Seeds are the best of each channel: with more of them, rankings got worse
 CREATE FUNCTION memory.retrieve(
@@ -298,6 +350,7 @@ DECLARE
   scope text;
   lex record;
   den record;
+  near float8[];
   model record;
   half halfvec;
   whole vector;
@@ -335,6 +388,7 @@ BEGIN
       SELECT * INTO den FROM memory.dense_nearest(model.place, half, whole, scope, p_limit, model.sample);
     END IF;
     dense_ids := den.chunk_ids;
+    near := den.cosines;
     mean := den.mean;
     deviation := den.deviation;
     vectors := den.vectors;
@@ -346,6 +400,6 @@ BEGIN
     CASE WHEN lex.predicate = scope AND p_scope - ARRAY['generation', 'principal', 'everything', 'allowed', 'documents',
                                                         'refused', 'vetoed', 'statuses'] = '{}' THEN ''
          ELSE lex.predicate END,
-    lexical_ids, dense_ids, greatest(6, p_limit / 8), lex.languages, lex.queries, lex.totals,
+    lexical_ids, dense_ids, near, greatest(6, p_limit / 8), lex.languages, lex.queries, lex.totals,
     CASE WHEN dense_ready THEN model.place END, half, whole) AS c;
 END $$;

@@ -150,16 +150,17 @@ async def retrieve(
     row: Any = rows[0]
     if not many and (row.visible or 0) > EXACT_ROWS:
         crowded.note(reading.tenant_id, scope)
+    columns = _columns(row) if row.chunk_ids else None
     return Retrieved(
         searched=row.searched,
-        columns=_columns(row) if row.chunk_ids else None,
+        columns=columns,
         lexical_ids=frozenset(row.lexical_ids or ()),
         dense_ids=frozenset(row.dense_ids or ()),
         # All are missing where nothing was ever captured.
         dense_ready=bool(row.dense_ready),
         # Somebody else's document that the caller may see can wait for its vector too.
         partial=bool(row.partial)
-        or (bool(row.dense_ready) and len(row.vector_ids or ()) < len(row.chunk_ids or ())),
+        or (bool(row.dense_ready) and columns is not None and None in columns.cosines),
         mean=row.mean,
         deviation=row.deviation or 0.0,
         vectors=row.vectors or 0,
