@@ -4,12 +4,28 @@ import os
 
 import pytest
 
-from tests.support.postgres import database_names, new_database, new_module_database, pg_cluster
+from tests.support.postgres import (
+    close_memory_dir,
+    database_names,
+    new_database,
+    new_module_database,
+    open_memory_dir,
+    pg_cluster,
+)
 
 __all__ = ["database_names", "new_database", "new_module_database", "pg_cluster"]
 
 _OWN = ("CORBITS_MEMORY_", "EMBED_", "RERANK_", "DATABASE_", "DB_POOL_", "FTS_", "WEBHOOK_", "DISTILL_")
 _KEPT = ("CORBITS_MEMORY_BENCH_DATA", "CORBITS_MEMORY_TEST_")
+
+
+def pytest_configure() -> None:
+    # In the process that starts the others, before it does.
+    open_memory_dir()
+
+
+def pytest_unconfigure() -> None:
+    close_memory_dir()
 
 
 @pytest.fixture(autouse=True, scope="session")

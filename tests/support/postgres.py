@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -10,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from corbits_memory.engine.embedded.settings import shm_free
 from corbits_memory.engine.embedded.supervisor import EmbeddedPostgres
 
 FAST = {
@@ -19,14 +22,43 @@ FAST = {
     "autovacuum": "off",
     "max_connections": "300",
     "max_wal_size": "4GB",
+    "shared_buffers": "256MB",
 }
 """Settings for data that nobody will miss."""
+
+MEMORY_DIR = "CORBITS_MEMORY_TEST_DIR"
+_SHM = Path("/dev/shm")
+_ROOM = 4 * 1024**3
+"""Bytes that have to be free. A run takes less than one gigabyte."""
+_OURS = "corbits-memory-test-"
 
 NewDatabase = Callable[..., str]
 
 
+def open_memory_dir() -> None:
+    """Let the run's server live in memory: a database has 670 files, and to make them takes a disk far longer."""
+    if MEMORY_DIR in os.environ or shm_free(_SHM) < _ROOM or not _SHM.is_dir():
+        return
+    for left in _SHM.glob(f"{_OURS}*-*"):
+        # What a killed run left. Its processes carry the number in the folder's name.
+        number = left.name.removeprefix(_OURS).partition("-")[0]
+        if number.isdecimal() and not Path(f"/proc/{number}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    os.environ[MEMORY_DIR] = tempfile.mkdtemp(prefix=f"{_OURS}{os.getpid()}-", dir=_SHM)
+
+
+def close_memory_dir() -> None:
+    """Of whoever opened it."""
+    folder = os.environ.get(MEMORY_DIR, "")
+    if Path(folder).name.startswith(f"{_OURS}{os.getpid()}-"):
+        del os.environ[MEMORY_DIR]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def run_dir(factory: pytest.TempPathFactory) -> Path:
-    """A folder of this test run, the same in each of its workers."""
+    """A folder of this test run, the same in each of its workers; in memory where there is room."""
+    if in_memory := os.environ.get(MEMORY_DIR):
+        return Path(in_memory)
     base = factory.getbasetemp()
     # Each xdist worker has its own folder in the run's.
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
