@@ -11,8 +11,9 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from corbits_memory.engine.migrate import APPEND_ONLY
+from corbits_memory.engine.migrate import Migration, engine_migrations, run_memory_migrations
 from corbits_memory.engine.pool import APP_ROLE, Connection, Database
+from corbits_memory.engine.rights import APPEND_ONLY, FIXED
 from corbits_memory.errors import DatabaseError
 from tests.engine.conftest import DIMS, word_vector
 from tests.engine.support import OpenStore, add, note, turn
@@ -286,6 +287,54 @@ async def test_what_is_only_ever_added_to_is_neither_changed_nor_deleted(databas
             with pytest.raises(DatabaseError, match="42501"):
                 async with database.tenant(ATTACKER) as conn:
                     await conn.execute(sql.SQL(statement).format(table(name)))
+
+
+TAKE_OVER = (
+    "UPDATE {0} SET owner_principal_id = 'mallory'",
+    "UPDATE {0} SET owner_principal_id = owner_principal_id",
+    "UPDATE {0} AS t SET (kind, owner_principal_id) = (SELECT 'note', 'mallory') FROM {0} AS o WHERE o.id = t.id",
+    "INSERT INTO {0} ({1}) SELECT {1} FROM {0} ON CONFLICT (tenant_id, id) DO UPDATE SET owner_principal_id = 'eve'",
+    "MERGE INTO {0} AS t USING {0} AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET owner_principal_id = 'mallory'",
+)
+
+
+@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("statement", TAKE_OVER)
+async def test_whose_a_document_is_never_changes(
+    database: Database, owner: Owner, name: str, statement: str
+) -> None:
+    # Generated columns can't be written.
+    columns = sql.SQL(", ").join(map(sql.Identifier, ("tenant_id", *await copied_columns(owner, name))))
+    with pytest.raises(DatabaseError, match="42501"):
+        async with database.tenant(ATTACKER) as conn:
+            await conn.execute(sql.SQL(statement).format(table(name), columns))
+    owners = await owner.execute(sql.SQL("SELECT DISTINCT owner_principal_id FROM {}").format(table(name)))
+    assert await owners.fetchall() == [("ann",)]
+
+
+async def test_every_other_column_of_a_document_can_be_changed(database: Database, owner: Owner) -> None:
+    for name, fixed in FIXED.items():
+        columns = ["tenant_id", *await copied_columns(owner, name)]
+        assert set(fixed) < set(columns)
+        for column in set(columns) - set(fixed):
+            async with database.tenant(ATTACKER) as conn:
+                done = await conn.execute(
+                    sql.SQL("UPDATE {0} SET {1} = {1}").format(table(name), sql.Identifier(column))
+                )
+                assert done.rowcount > 0, (name, column)
+
+
+async def test_a_release_that_gave_more_rights_is_followed_by_less(database_url: str, owner: Owner) -> None:
+    """The first migration with this release, and one that brings a column."""
+    await owner.execute(sql.SQL("GRANT UPDATE ON memory.document TO {}").format(sql.Identifier(APP_ROLE)))
+    later = Migration("9999_later.sql", "ALTER TABLE memory.document ADD later text")
+    await run_memory_migrations(database_url, migrations=[*engine_migrations(), later])
+    found = await owner.execute(
+        "SELECT c, has_column_privilege(%s, 'memory.document', c, 'UPDATE') "
+        "FROM unnest(ARRAY['owner_principal_id', 'later', 'title']) AS c",
+        [APP_ROLE],
+    )
+    assert await found.fetchall() == [("owner_principal_id", False), ("later", True), ("title", True)]
 
 
 async def test_a_row_can_neither_be_written_for_nor_moved_to_another_tenant(

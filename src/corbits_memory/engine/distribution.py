@@ -13,6 +13,7 @@ import psycopg
 
 from corbits_memory.engine.pool import APP_ROLE, Connection, holds, is_distributed
 from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.rights import give_whole_tables
 from corbits_memory.errors import ConfigError, MigrationError
 
 logger = logging.getLogger("corbits_memory.distribution")
@@ -54,6 +55,7 @@ async def distribute(conn: Connection, *, dry_run: bool = False) -> Distributed:
     try:
         tables, functions = await _missing(conn)
         if not dry_run:
+            await give_whole_tables(conn)
             await _spread(conn, tables, functions)
             await _forget_local_rows(conn)
     finally:

@@ -13,7 +13,8 @@ from psycopg import sql
 
 from corbits_memory.engine.distribution import follow
 from corbits_memory.engine.fts import check_language_name, verify_fts_language
-from corbits_memory.engine.pool import APP_ROLE, Connection
+from corbits_memory.engine.pool import Connection
+from corbits_memory.engine.rights import ensure_app_role
 from corbits_memory.errors import MigrationError
 
 logger = logging.getLogger("corbits_memory.migrate")
@@ -21,8 +22,6 @@ logger = logging.getLogger("corbits_memory.migrate")
 _FILE_NAME = re.compile(r"^\d{4}_[a-z0-9_]+\.sql$")
 _LOCK = "corbits-memory migrations"
 JOBS_SCHEMA = "memory_jobs"
-APPEND_ONLY = ("audit_event", "erasure")
-"""Tables whose rows the application may add and read, and never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ async def run_memory_migrations(
         try:
             applied = await _apply_missing(conn, files, language, schema)
             if schema == "memory":
-                await _ensure_app_role(conn)
+                await ensure_app_role(conn, extensions=await _extension_schemas(conn))
                 await follow(conn)
         finally:
             await conn.execute("SELECT pg_advisory_unlock(hashtext(%s))", [_LOCK])
@@ -197,48 +196,3 @@ def _compare(files: Sequence[Migration], ledger: dict[str, str]) -> dict[str, li
         "edited": [name for name, checksum in known.items() if ledger.get(name, checksum) != checksum],
         "unknown": sorted(ledger.keys() - known.keys()),
     }
-
-
-async def _ensure_app_role(conn: Connection) -> None:
-    """The role that can't bypass the policies. Without the right to create or take it, the second lock stays off.
-
-    The rights are given whenever the role exists: an operator who creates it, or grants it, later needs no more.
-    """
-    role = sql.Identifier(APP_ROLE)
-    exists = "SELECT 1 FROM pg_roles WHERE rolname = %s"
-    if not await (await conn.execute(exists, [APP_ROLE])).fetchone():
-        await _try(conn, sql.SQL("CREATE ROLE {} NOLOGIN NOBYPASSRLS").format(role))
-    if not await (await conn.execute(exists, [APP_ROLE])).fetchone():
-        return
-    # A role's creator may not take it until it is granted.
-    await _try(conn, sql.SQL("GRANT {} TO CURRENT_USER").format(role))
-    # Tables, not partitions: reached directly, a partition would be a way around the policy of its table.
-    tables = await conn.execute(
-        "SELECT relname FROM pg_class WHERE relnamespace = 'memory'::regnamespace AND relkind IN ('r', 'p') "
-        "AND NOT relispartition AND relname <> '_migrations' ORDER BY relname"
-    )
-    grants = [
-        sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, role)
-        for schema in (sql.Identifier("memory"), sql.SQL(await _extension_schemas(conn)))
-    ]
-    grants += [
-        sql.SQL("GRANT {} ON {} TO {}").format(
-            sql.SQL("SELECT, INSERT" if name in APPEND_ONLY else "SELECT, INSERT, UPDATE, DELETE"),
-            sql.Identifier("memory", name),
-            role,
-        )
-        for (name,) in await tables.fetchall()
-    ]
-    grants.append(sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA memory TO {}").format(role))
-    for grant in grants:
-        await _try(conn, grant)
-
-
-async def _try(conn: Connection, statement: sql.Composed) -> None:
-    """Run a statement that this login, or a race with another database of the cluster, may not allow."""
-    try:
-        await conn.execute(statement)
-    except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-        logger.debug("another database of this cluster was first")
-    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InternalError_) as error:
-        logger.warning("row-level security may stay off: %s", str(error).strip())

@@ -8,7 +8,7 @@ import pytest
 
 from corbits_memory.engine.distribution import NO_CITUS, ROLE_MAY_NOT_LOG_IN, distribute
 from corbits_memory.engine.migrate import Migration, engine_migrations, run_memory_migrations
-from corbits_memory.engine.pool import Database
+from corbits_memory.engine.pool import APP_ROLE, Database
 from corbits_memory.errors import ConfigError, MigrationError
 from tests.e2e.support import corbits_memory, one_json
 from tests.engine.support import OpenStore, add, note
@@ -61,6 +61,25 @@ async def test_twice_is_once(citus: str, owner: Owner) -> None:
     assert await distribute(owner) == tried
     again = await distribute(owner)
     assert (again.tables, again.functions) == ((), ())
+
+
+async def test_rights_are_on_whole_tables_there(citus: str, owner: Owner) -> None:
+    """Rights on columns would not be known on the other nodes: nothing could be changed there."""
+
+    async def on_columns() -> list[str]:
+        return await names(
+            owner,
+            "SELECT attrelid::regclass::text || '.' || attname FROM pg_attribute WHERE attacl <> '{}' "
+            "AND attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'memory'::regnamespace)",
+        )
+
+    whole = f"SELECT has_table_privilege('{APP_ROLE}', 'memory.document', 'UPDATE')::text"
+    before = await on_columns()
+    await distribute(owner, dry_run=True)
+    assert before == await on_columns() != []
+    for change in (distribute(owner), run_memory_migrations(citus)):
+        await change
+        assert (await names(owner, whole), await on_columns()) == (["true"], [])
 
 
 async def test_an_interrupted_run_is_ended_by_the_next(citus: str, owner: Owner) -> None:
