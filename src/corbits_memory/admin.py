@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from corbits_memory.core import limits
-from corbits_memory.core.enums import FeedOp
+from corbits_memory.core.enums import DeprecatedReason, FeedOp
 from corbits_memory.errors import DurableDocumentError, NotFoundError
 from corbits_memory.forgetting import retention_of
 from corbits_memory.plane import Memory, parts_of
@@ -116,17 +116,26 @@ class MemoryAdmin(TransformVerbs):
             principal_id=principal_id, documents=documents, versions=versions, held=held, dry_run=dry_run
         )
 
-    async def deprecate_version(self, *, tenant_id: str, actor: str, version_id: str) -> VersionState:
+    async def deprecate_version(
+        self,
+        *,
+        tenant_id: str,
+        actor: str,
+        version_id: str,
+        reason: DeprecatedReason | str | None = None,
+    ) -> VersionState:
         """Take a version out of use: found on request (``include_deprecated``) only.
 
-        Raises ``InvalidInputError``, ``NotFoundError``, ``ConflictError`` unless it is active or superseded,
+        ``reason`` is a code that its history tells, by default ``deprecated``. Raises
+        ``InvalidInputError``, ``NotFoundError``, ``ConflictError`` unless it is active or superseded,
         ``NotSupportedError``, and ``UnavailableError`` unless open.
         """
         problems = self._begin(tenant_id, actor)
         problems.required_identifier("version_id", version_id)
+        code = problems.choice("reason", reason, DeprecatedReason) or DeprecatedReason.DEPRECATED
         problems.raise_if_any()
         return await retention_of(self._parts.store).deprecate_version(
-            tenant_id=tenant_id, actor_id=actor, version_id=version_id
+            tenant_id=tenant_id, actor_id=actor, version_id=version_id, reason=code
         )
 
     async def sweep_ephemeral(

@@ -350,8 +350,56 @@ def test_somebody_elses_document_is_unknown(migrated: Run) -> None:
     assert migrated("purge", document)[0] == 0
 
 
-def test_a_sweep_says_how_much_had_expired(migrated: Run) -> None:
+def test_a_version_is_deprecated_by_an_operator_whoever_owns_it(migrated: Run) -> None:
+    mine = ("--principal", "ida")
+    made = add_one(migrated, "The heron stands at the weir.", *mine)
+    version, document = made["versionId"], made["documentId"]
+    code, out, errors = migrated("deprecate", version, "--reason", "incorrect", "--actor", "sara")
+    assert (code, out, errors) == (0, f"deprecated {version}, a version of {document}\n", "")
+    assert one_json(migrated("search", "heron", "--json", *mine)[1])["items"] == []
+    (item,) = one_json(migrated("search", "heron", "--include-deprecated", "--json", *mine)[1])["items"]
+    assert (item["documentId"], item["attribution"]["status"]) == (document, "deprecated")
+    (told,) = one_json(migrated("history", document, "--json", *mine)[1])["versions"]
+    assert (told["versionId"], told["deprecatedReason"]) == (version, "incorrect")
+    code, out, errors = migrated("deprecate", version)
+    assert (code, out) == (1, "")
+    assert "is deprecated; only an active or superseded one can be" in errors
+
+    again = add_one(migrated, "The heron is back.", *mine)["versionId"]
+    assert one_json(migrated("deprecate", again, "--json")[1])["deprecatedReason"] == "deprecated"
+
+
+def test_a_version_that_is_not_there_can_not_be_deprecated(migrated: Run) -> None:
+    made = add_one(migrated, "The coot dives.")
+    for unknown in (("kver_unknown",), (made["documentId"],), (made["versionId"], "--tenant", "other")):
+        assert migrated("deprecate", *unknown) == (1, "", "error: version not found\n")
+    for wrong in (["--reason", "I do not like it"], ["--url", "x"]):
+        code, out, errors = migrated("deprecate", made["versionId"], *wrong)
+        assert (code, out) == (2, ""), wrong
+        assert errors
+    assert len(one_json(migrated("search", "coot", "--json")[1])["items"]) == 1
+
+
+def test_a_sweep_says_how_much_had_expired(migrated: Run, tmp_path: Path) -> None:
     assert one_json(migrated("sweep", "--json", "--tenant", "empty")[1]) == {"versionsDeprecated": 0}
+    path = tmp_path / "notices.jsonl"
+    notices = [
+        {
+            "title": "T",
+            "text": f"Notice {day}.",
+            "retention_class": "ephemeral",
+            "valid_until": f"2031-05-0{day}",
+        }
+        for day in (1, 2, 3)
+    ]
+    path.write_text("\n".join(map(json.dumps, notices)), encoding="utf-8")
+    swept = ("sweep", "--tenant", "swept", "--now", "2031-05-02T12:00:00Z")
+    assert migrated("import", path, "--tenant", "swept")[0] == 0
+    assert migrated("sweep", "--tenant", "swept")[:2] == (0, "0 versions had expired\n")
+    assert migrated(*swept)[:2] == (0, "2 versions had expired\n")
+    assert one_json(migrated(*swept, "--json")[1]) == {"versionsDeprecated": 0}
+    found = one_json(migrated("search", "notice", "--tenant", "swept", "--json")[1])["items"]
+    assert [item["snippet"] for item in found] == ["Notice 3."]
     code, _, errors = migrated("sweep", "--now", "tomorrow")
     assert code == 1
     assert "now must be an ISO 8601 date" in errors

@@ -14,7 +14,7 @@ from corbits_memory import admin as admin_verbs
 from corbits_memory.access.control import AccessControl
 from corbits_memory.access.memory_store import InMemoryGrantStore
 from corbits_memory.admin import MemoryAdmin
-from corbits_memory.core.enums import AddStatus, AuditAction, Effect, RetentionClass
+from corbits_memory.core.enums import AddStatus, AuditAction, DeprecatedReason, Effect, RetentionClass
 from corbits_memory.core.erasure import EPHEMERAL_AGE, SOURCE_ONLY_AGE
 from corbits_memory.engine import audit, retention
 from corbits_memory.engine.store import PostgresDocumentStore
@@ -462,6 +462,33 @@ async def test_what_is_deprecated_is_found_on_request(
     (again,) = await add(store, note("The vault opens at nine.", external_ref="n1"))
     assert (again.version, again.status) == (2, AddStatus.UPDATED)
     assert titles(await find(store, "vault")) == ["Note"]
+
+
+@pytest.mark.parametrize("reason", DeprecatedReason)
+async def test_why_a_version_was_deprecated_is_in_its_history(
+    store: PostgresDocumentStore, reason: DeprecatedReason
+) -> None:
+    (added,) = await add(store, note("The vault opens at nine."))
+    async with Memory(store) as memory:
+        await MemoryAdmin(memory).deprecate_version(
+            tenant_id=T, actor=OPS, version_id=added.version_id, reason=str(reason)
+        )
+        page = await store.history(tenant_id=T, principal_id=P, document_id=added.document_id, limit=5)
+        assert [entry.deprecated_reason for entry in page.entries] == [reason]
+
+
+@pytest.mark.parametrize("reason", ["it names the buyer", "", 7])
+async def test_a_reason_in_words_is_refused_and_not_repeated(
+    store: PostgresDocumentStore, reason: Any
+) -> None:
+    (added,) = await add(store, note("The vault opens at nine."))
+    async with Memory(store) as memory:
+        with pytest.raises(InvalidInputError, match="reason must be one of: deprecated") as refused:
+            await MemoryAdmin(memory).deprecate_version(
+                tenant_id=T, actor=OPS, version_id=added.version_id, reason=reason
+            )
+        assert "buyer" not in str(refused.value)
+        assert titles(await find(store, "vault")) == ["Note"]
 
 
 async def test_what_was_deprecated_is_forgotten_too(store: PostgresDocumentStore, owner: Owner) -> None:

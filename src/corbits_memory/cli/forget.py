@@ -1,4 +1,4 @@
-"""``corbits-memory forget``, ``purge`` and ``sweep``."""
+"""``corbits-memory forget``, ``purge``, ``deprecate`` and ``sweep``."""
 
 import os
 from collections.abc import AsyncIterator
@@ -12,6 +12,7 @@ from corbits_memory.cli.backend import Json, Target, open_backend
 from corbits_memory.cli.options import AsJson, DatabaseUrl, DataDir, Principal, Tenant, Token, Url
 from corbits_memory.cli.output import clean, note, print_json
 from corbits_memory.cli.run import run_async
+from corbits_memory.core.enums import DeprecatedReason
 
 if TYPE_CHECKING:
     from corbits_memory.admin import MemoryAdmin
@@ -108,6 +109,25 @@ def purge(
     _print_derived(told)
 
 
+def deprecate(
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="As `history` shows it.")],
+    reason: Annotated[
+        DeprecatedReason, typer.Option(help="What its history tells of it.")
+    ] = DeprecatedReason.DEPRECATED,
+    tenant: Tenant = "default",
+    actor: Actor = "operator",
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a version out of use, whoever owns it. Searches find it on request; nothing is erased."""
+    told = run_async(_deprecate(data_dir, database_url, tenant, actor, version, reason))
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(f"deprecated {clean(version)}, a version of {told['documentId']}")
+
+
 def sweep(
     tenant: Tenant = "default",
     now: Annotated[
@@ -135,6 +155,26 @@ async def _forget(target: Target, document: str, *, cascade: bool) -> Json:
 async def _purge(target: Target, document: str) -> Json:
     async with open_backend(target, os.environ) as backend:
         return await backend.purge(document)
+
+
+async def _deprecate(
+    data_dir: Path | None,
+    database_url: str | None,
+    tenant: str,
+    actor: str,
+    version: str,
+    reason: DeprecatedReason,
+) -> dict[str, Any]:
+    async with _operating(data_dir, database_url) as admin:
+        state = await admin.deprecate_version(
+            tenant_id=tenant, actor=actor, version_id=version, reason=reason
+        )
+    return {
+        "versionId": state.version_id,
+        "documentId": state.document_id,
+        "status": state.status,
+        "deprecatedReason": reason,
+    }
 
 
 async def _sweep(

@@ -46,6 +46,9 @@ def search(
         str | None, typer.Option(help="Only what is valid at this instant.", show_default=False)
     ] = None,
     as_of: AsOf = None,
+    include_deprecated: Annotated[
+        bool, typer.Option("--include-deprecated", help="Also what was taken out of use.")
+    ] = False,
     profile: Annotated[
         str | None, typer.Option(help="Ranking: default or compat.", show_default=False)
     ] = None,
@@ -67,6 +70,7 @@ def search(
         "occurred_before": before,
         "valid_at": valid_at,
         "as_of": as_of,
+        "includeDeprecated": include_deprecated or None,
         "profile": profile,
         "explain": explain or None,
     }

@@ -229,5 +229,8 @@ class DeprecatedReason(StrEnum):
     """Why a version was deprecated; a code, since a user's own words would be content."""
 
     DEPRECATED = "deprecated"
+    OUTDATED = "outdated"
+    INCORRECT = "incorrect"
+    DUPLICATE = "duplicate"
     EPHEMERAL_TTL = "ephemeral_ttl"
     SOURCE_UNSEEN = "source_unseen"

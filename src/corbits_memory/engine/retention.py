@@ -161,9 +161,11 @@ class RetentionService:
             raise changed
         return changed
 
-    async def deprecate(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
+    async def deprecate(
+        self, *, tenant_id: str, actor_id: str, version_id: str, reason: DeprecatedReason
+    ) -> VersionState:
         """Take a version out of use. Raises ``NotFoundError`` and ``ConflictError``."""
-        return await run_again(lambda: self._deprecate_one(tenant_id, actor_id, version_id))
+        return await run_again(lambda: self._deprecate_one(tenant_id, actor_id, version_id, reason))
 
     async def sweep(self, *, tenant_id: str, actor_id: str, now: datetime) -> SweepResult:
         """Deprecate what has expired at ``now``, a thousand versions a transaction.
@@ -298,7 +300,9 @@ class RetentionService:
             await note(AuditOutcome.UNCHANGED if same else AuditOutcome.DONE)
         return _state(version, version["status"], retention_class)
 
-    async def _deprecate_one(self, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
+    async def _deprecate_one(
+        self, tenant_id: str, actor_id: str, version_id: str, reason: DeprecatedReason
+    ) -> VersionState:
         async with self._database.tenant(tenant_id) as conn:
             live = await _live_generation(conn, tenant_id)
             version = await self._version(conn, tenant_id, version_id)
@@ -306,7 +310,7 @@ class RetentionService:
                 raise ConflictError(
                     f"the version is {version['status']}; only an active or superseded one can be deprecated"
                 )
-            await self._deprecate(conn, tenant_id, live, [version], [DeprecatedReason.DEPRECATED])
+            await self._deprecate(conn, tenant_id, live, [version], [reason])
             await audit.record(
                 conn,
                 tenant_id,

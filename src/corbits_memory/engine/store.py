@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from corbits_memory.config import EngineConfig
-from corbits_memory.core.enums import Degraded, RetentionClass
+from corbits_memory.core.enums import Degraded, DeprecatedReason, RetentionClass
 from corbits_memory.engine.access import TagChange, TagService
 from corbits_memory.engine.audit import AuditService
 from corbits_memory.engine.capture import CaptureService
@@ -492,8 +492,17 @@ class PostgresDocumentStore:
             access=access,
         )
 
-    async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
-        state = await self._retention.deprecate(tenant_id=tenant_id, actor_id=actor_id, version_id=version_id)
+    async def deprecate_version(
+        self,
+        *,
+        tenant_id: str,
+        actor_id: str,
+        version_id: str,
+        reason: DeprecatedReason = DeprecatedReason.DEPRECATED,
+    ) -> VersionState:
+        state = await self._retention.deprecate(
+            tenant_id=tenant_id, actor_id=actor_id, version_id=version_id, reason=reason
+        )
         self.feed_signal.tell(tenant_id)
         return state
 

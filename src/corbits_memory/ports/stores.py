@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from corbits_memory.core.enums import RetentionClass
+from corbits_memory.core.enums import DeprecatedReason, RetentionClass
 from corbits_memory.errors import MemoryError
 from corbits_memory.ports.access import Access
 from corbits_memory.ports.documents import (
@@ -266,8 +266,17 @@ class RetentionStore(Protocol):
         """The next documents of a principal behind the id ``after``, by id; forgotten ones too."""
         ...
 
-    async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
-        """Take an active or superseded version out of use; ``ConflictError`` from another status."""
+    async def deprecate_version(
+        self,
+        *,
+        tenant_id: str,
+        actor_id: str,
+        version_id: str,
+        reason: DeprecatedReason = DeprecatedReason.DEPRECATED,
+    ) -> VersionState:
+        """Take an active or superseded version out of use; ``ConflictError`` from another status.
+
+        Its history tells the reason."""
         ...
 
     async def sweep_ephemeral(

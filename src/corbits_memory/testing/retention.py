@@ -10,6 +10,7 @@ from corbits_memory.core.enums import (
     AuditAction,
     AuditOutcome,
     AuditTarget,
+    DeprecatedReason,
     RetentionClass,
     VersionStatus,
 )
@@ -41,6 +42,7 @@ class StoredDocument:
     content: NewDocument
     at: datetime
     status: VersionStatus = VersionStatus.ACTIVE
+    deprecated_reason: DeprecatedReason | None = None
     shared_tags: list[str] = field(default_factory=list)
     """Tags that were added or taken away after the fact."""
     unshared_tags: list[str] = field(default_factory=list)
@@ -145,11 +147,18 @@ class FakeRetention:
         self._record(document, principal_id, AuditAction.RETENTION_CLASS, AuditOutcome.DONE, version=True)
         return _state(document)
 
-    async def deprecate_version(self, *, tenant_id: str, actor_id: str, version_id: str) -> VersionState:
+    async def deprecate_version(
+        self,
+        *,
+        tenant_id: str,
+        actor_id: str,
+        version_id: str,
+        reason: DeprecatedReason = DeprecatedReason.DEPRECATED,
+    ) -> VersionState:
         document = self._version(tenant_id, version_id)
         if document.status != VersionStatus.ACTIVE:
             raise ConflictError(f"the version is {document.status}")
-        document.status = VersionStatus.DEPRECATED
+        document.status, document.deprecated_reason = VersionStatus.DEPRECATED, reason
         self._record(document, actor_id, AuditAction.DEPRECATE, AuditOutcome.DONE, version=True)
         return _state(document)
 
@@ -167,7 +176,11 @@ class FakeRetention:
             and document.content.valid_until < moment
         ]
         for document in expired:
+            ephemeral = document.content.retention_class is RetentionClass.EPHEMERAL
             document.status = VersionStatus.DEPRECATED
+            document.deprecated_reason = (
+                DeprecatedReason.EPHEMERAL_TTL if ephemeral else DeprecatedReason.SOURCE_UNSEEN
+            )
             self._record(document, actor_id, AuditAction.SWEEP, AuditOutcome.DONE, version=True)
         return SweepResult(versions_deprecated=len(expired))
 
@@ -216,7 +229,7 @@ class FakeRetention:
     def _erase(self, document: StoredDocument, by: str) -> int:
         kept = document.status != VersionStatus.TOMBSTONED
         versions = document.version if kept else 0
-        document.status = VersionStatus.TOMBSTONED
+        document.status, document.deprecated_reason = VersionStatus.TOMBSTONED, None
         # The name stays, so that adding again goes on counting.
         document.content = NewDocument(
             title="",

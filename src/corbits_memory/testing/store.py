@@ -224,7 +224,11 @@ class FakeDocumentStore(FakeRetention):
         """The newest version alone: no other is kept."""
         found = await self._one(tenant_id, principal_id, access, document_id=document_id)
         entry = HistoryEntry(
-            facts=_facts(found), superseded_at=None, deprecated_at=None, deprecated_reason=None, changed=()
+            facts=_facts(found),
+            superseded_at=None,
+            deprecated_at=None,
+            deprecated_reason=found.deprecated_reason,
+            changed=(),
         )
         shown = before is None or found.version < before
         return HistoryPage(document_id=document_id, entries=(entry,) if shown else (), next_before=None)
@@ -254,7 +258,7 @@ class FakeDocumentStore(FakeRetention):
             facts=_facts(found),
             superseded_at=None,
             deprecated_at=None,
-            deprecated_reason=None,
+            deprecated_reason=found.deprecated_reason,
             supersedes_version_id=None,
             text=page,
             next_after=page[-1].ordinal if len(parts) > limit else None,
@@ -317,7 +321,7 @@ class FakeDocumentStore(FakeRetention):
             return ExternalRefInUseError()
         if known.content == content and known.status == VersionStatus.ACTIVE:
             return _result(known, AddStatus.UNCHANGED)
-        known.status = VersionStatus.ACTIVE
+        known.status, known.deprecated_reason = VersionStatus.ACTIVE, None
         known.version += 1
         known.version_id = f"fake_ver_{next(self._version_numbers)}"
         known.content = content
