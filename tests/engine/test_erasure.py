@@ -3,7 +3,7 @@ statistics, logs, messages of errors, and, after a scrub, the database's files."
 
 import logging
 from collections.abc import Awaitable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ import pytest
 from psycopg import sql
 
 from corbits_memory.core.enums import EdgeRel, HintEnd, RetentionClass
+from corbits_memory.distiller.cursors import Consumer
+from corbits_memory.distiller.postgres import PostgresCursors
+from corbits_memory.engine.query_log import DAYS
 from corbits_memory.engine.scrub import scrub
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import MemoryError
@@ -101,27 +104,32 @@ async def telling(owner: Owner) -> int:
     return sum(vector[0] > 1 for vector in (await vectors(owner)).values())
 
 
-async def flood(store: PostgresDocumentStore, owner: Owner) -> tuple[str, list[str]]:
-    """The secret, by every path: the document's id, and hashes by which its text could be recognised."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flooded:
+    """``claims``: made of the document, directly and by way of another. ``hashes``: by them its text could be recognised."""
+
+    document_id: str
+    claims: tuple[str, ...]
+    hashes: list[str]
+
+
+async def flood(store: PostgresDocumentStore, owner: Owner) -> Flooded:
+    """The secret, by every path."""
     await add(
         store,
         note("Known to others.", entity_hints=(EntityHint(kind="person", identifier="shared@example.com"),)),
     )
     (first,) = await add(store, secret_turn(f"First, {SECRET} was here."))
-    hashes = [
-        value
-        for (value,) in await rows(
-            owner, "SELECT content_hash FROM memory.version WHERE id = %s", first.version_id
-        )
-    ]
+    hashes = await hashes_of(owner, first)
     (second,) = await add(store, secret_turn(f"Then {SECRET} left.", retention_class=RetentionClass.DURABLE))
     assert second.document_id == first.document_id
-    hashes += [
-        value
-        for (value,) in await rows(
-            owner, "SELECT content_hash FROM memory.version WHERE id = %s", second.version_id
-        )
-    ]
+    claims = []
+    for source in (first, second):
+        (claim,) = await add(store, claim_of(source, f"file:///claims/{SECRET}.md"))
+        claims.append(claim)
+    (beyond,) = await add(store, claim_of(claims[-1], f"file:///claims/of/{SECRET}.md"))
+    for added in (second, *claims, beyond):
+        hashes += await hashes_of(owner, added)
     hashes += [
         value
         for (value,) in await rows(
@@ -133,7 +141,58 @@ async def flood(store: PostgresDocumentStore, owner: Owner) -> tuple[str, list[s
     await owner.execute(
         "UPDATE memory.version SET deprecated_reason = %s WHERE document_id = %s", [SECRET, first.document_id]
     )
-    return first.document_id, hashes
+    await fail_to_distil(store, first, second, *claims, beyond)
+    assert (await find(store, SECRET)).items
+    return Flooded(
+        document_id=first.document_id, claims=(claims[0].document_id, beyond.document_id), hashes=hashes
+    )
+
+
+def claim_of(source: AddResult, external_ref: str) -> NewDocument:
+    """What somebody concluded from a version, and quotes."""
+    return secret_turn(
+        f"It follows from {source.version_id} that {SECRET} is back.",
+        external_ref=external_ref,
+        derived_from=(source.version_id,),
+    )
+
+
+async def hashes_of(owner: Owner, added: AddResult) -> list[str]:
+    found = await rows(owner, "SELECT content_hash FROM memory.version WHERE id = %s", added.version_id)
+    return [value for (value,) in found]
+
+
+async def fail_to_distil(store: PostgresDocumentStore, *versions: AddResult) -> None:
+    """Each fails with a reason that quotes it, some for good."""
+    consumer = Consumer(tenant_id=T, principal_id=P, agent_id="distiller")
+    lease = await PostgresCursors(store._database).claim(consumer)
+    assert lease is not None
+    for seq, added in enumerate(versions, 1):
+        await lease.fail(
+            seq=seq,
+            version_id=added.version_id,
+            attempts=1,
+            reason=f"the model can't make sense of {SECRET}",
+            dead=bool(seq % 2),
+            wait_seconds=0,
+        )
+    await lease.release()
+
+
+async def erase(store: PostgresDocumentStore, owner: Owner, verb: str, flooded: Flooded) -> None:
+    """The document, and what was made of it."""
+    if verb == "forget":
+        forgotten = await forget(store, flooded.document_id, cascade=True)
+        assert {claim.document_id for claim in forgotten.derived if claim.forgotten} == set(flooded.claims)
+        return
+    for (version,) in await rows(
+        owner, "SELECT id FROM memory.version WHERE document_id = %s", flooded.document_id
+    ):
+        await set_class(store, version, RetentionClass.STANDARD)
+    purged = await purge(store, flooded.document_id)
+    assert {claim.document_id for claim in purged.derived} == set(flooded.claims)
+    for claim in flooded.claims:
+        await purge(store, claim)
 
 
 def reveal(store: PostgresDocumentStore, document_id: str) -> list[Awaitable[Any]]:
@@ -165,7 +224,7 @@ async def test_no_table_statistic_log_or_message_keeps_the_secret(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     store = await open_store(embed_url=word_server.url)
-    document_id, hashes = await flood(store, owner)
+    flooded = await flood(store, owner)
     assert await telling(owner) > 0
     await store.statistics.refresh(T)
     await owner.execute("ANALYZE")
@@ -178,26 +237,20 @@ async def test_no_table_statistic_log_or_message_keeps_the_secret(
         "memory.entity",
         "memory.edge",
         "memory.search_row",
+        "memory.distill_failure",
     } <= holding(before, SECRET)
     terms = await secret_terms(owner)
     assert await counted(owner, terms) > 0
     taken = store.add(tenant_id=T, principal_id="bob", documents=[secret_turn("Bob's too.")])
     messages = [str(error) async for error in errors([taken])]
     assert len(messages) == 1
-    messages += [str(error) async for error in errors(reveal(store, document_id))]
+    messages += [str(error) async for error in errors(reveal(store, flooded.document_id))]
 
-    if verb == "purge":
-        for (version,) in await rows(
-            owner, "SELECT id FROM memory.version WHERE document_id = %s", document_id
-        ):
-            await set_class(store, version, RetentionClass.STANDARD)
-        await purge(store, document_id)
-    else:
-        await forget(store, document_id)
+    await erase(store, owner, verb, flooded)
 
-    messages += [str(error) async for error in errors(reveal(store, document_id))]
+    messages += [str(error) async for error in errors(reveal(store, flooded.document_id))]
     after = await dump(owner)
-    assert holding(after, SECRET, *hashes) == set()
+    assert holding(after, SECRET, *flooded.hashes) == set()
     await owner.execute("ANALYZE")
     assert holding(await dump(owner), SECRET) == set()
     assert await counted(owner, terms) == 0
@@ -254,6 +307,24 @@ async def test_a_label_is_gone_with_the_next_analyse(store: PostgresDocumentStor
     await forget(store, added.document_id)
     assert holding(await dump(owner), SECRET) <= {"pg_catalog.pg_statistic"}
     await owner.execute("ANALYZE")
+    assert holding(await dump(owner), SECRET) == set()
+
+
+@pytest.mark.parametrize("verb", ["forget", "purge"])
+async def test_a_kept_question_may_quote_it_for_a_week_and_nothing_else_does(
+    open_store: OpenStore, owner: Owner, verb: str
+) -> None:
+    """The one table that an erasure passes over, and only where an operator asks for it."""
+    store = await open_store(query_log_percent=100)
+    flooded = await flood(store, owner)
+    await store.query_log.close()
+    await erase(store, owner, verb, flooded)
+    await owner.execute("ANALYZE")
+    assert holding(await dump(owner), SECRET) == {"memory.query_log"}
+    await owner.execute(
+        "UPDATE memory.query_log SET asked_at = now() - make_interval(days => %s, secs => 1)", [DAYS]
+    )
+    assert await store.query_log.sweep() == 1
     assert holding(await dump(owner), SECRET) == set()
 
 
@@ -423,19 +494,21 @@ async def test_a_promoted_generation_retracts_what_is_forgotten(
 # --- files ---
 
 
+@pytest.mark.parametrize("verb", ["forget", "purge"])
 async def test_after_a_scrub_no_file_holds_the_secret(
     open_store: OpenStore,
     word_server: ModelServer,
     owner: Owner,
+    verb: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     cluster = run_dir(tmp_path_factory) / "postgres"
     store = await open_store(embed_url=word_server.url)
-    document_id, _ = await flood(store, owner)
+    flooded = await flood(store, owner)
     await owner.execute("ANALYZE")
     await owner.execute("CHECKPOINT")
     assert await files_with(owner, cluster, SECRET)
-    await forget(store, document_id)
+    await erase(store, owner, verb, flooded)
     await owner.execute("CHECKPOINT")
     assert await files_with(owner, cluster, SECRET), "the dead rows are still there"
     done = await scrub(owner)
