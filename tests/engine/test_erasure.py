@@ -106,7 +106,7 @@ async def telling(owner: Owner) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flooded:
-    """``claims``: made of the document, directly and by way of another. ``hashes``: by them its text could be recognised."""
+    """``claims``: made of the document, directly and by way of another. ``hashes``: tell its texts."""
 
     document_id: str
     claims: tuple[str, ...]
