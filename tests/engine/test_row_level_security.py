@@ -11,7 +11,6 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from corbits_memory.engine.migrate import Migration, engine_migrations, run_memory_migrations
 from corbits_memory.engine.pool import APP_ROLE, Connection, Database
 from corbits_memory.engine.rights import APPEND_ONLY, FIXED
 from corbits_memory.errors import DatabaseError
@@ -322,19 +321,6 @@ async def test_every_other_column_of_a_document_can_be_changed(database: Databas
                     sql.SQL("UPDATE {0} SET {1} = {1}").format(table(name), sql.Identifier(column))
                 )
                 assert done.rowcount > 0, (name, column)
-
-
-async def test_a_release_that_gave_more_rights_is_followed_by_less(database_url: str, owner: Owner) -> None:
-    """The first migration with this release, and one that brings a column."""
-    await owner.execute(sql.SQL("GRANT UPDATE ON memory.document TO {}").format(sql.Identifier(APP_ROLE)))
-    later = Migration("9999_later.sql", "ALTER TABLE memory.document ADD later text")
-    await run_memory_migrations(database_url, migrations=[*engine_migrations(), later])
-    found = await owner.execute(
-        "SELECT c, has_column_privilege(%s, 'memory.document', c, 'UPDATE') "
-        "FROM unnest(ARRAY['owner_principal_id', 'later', 'title']) AS c",
-        [APP_ROLE],
-    )
-    assert await found.fetchall() == [("owner_principal_id", False), ("later", True), ("title", True)]
 
 
 async def test_a_row_can_neither_be_written_for_nor_moved_to_another_tenant(
