@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from corbits_memory.config import EngineConfig
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.ports import AddResult, NewDocument, SearchItem, SearchQuery, SearchResult, TextPart
 
@@ -18,6 +19,15 @@ class OpenStore(Protocol):
     def __call__(
         self, *, embed_url: str | None = None, rerank_url: str | None = None, **config: Any
     ) -> Awaitable[PostgresDocumentStore]: ...
+
+
+async def opened(url: str) -> PostgresDocumentStore:
+    """A lexical-only store on any database; the caller closes it."""
+    store = PostgresDocumentStore(
+        EngineConfig(database_url=url, run_worker=False, db_pool_max=2), embedder=None, reranker=None
+    )
+    await store.open()
+    return store
 
 
 def note(text: str, *, title: str = "Note", **fields: Any) -> NewDocument:

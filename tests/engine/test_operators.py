@@ -8,24 +8,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from corbits_memory.config import EngineConfig
 from corbits_memory.engine.migrate import run_memory_migrations
 from corbits_memory.engine.pool import APP_ROLE
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import InvalidInputError, MigrationError
 from corbits_memory.ports import TimelineQuery
-from tests.engine.support import P, T, add, find, note, refs
+from tests.engine.support import P, T, add, find, note, opened, refs
 from tests.support.postgres import NewDatabase
 
 Owner = psycopg.AsyncConnection[Any]
-
-
-async def opened(url: str) -> PostgresDocumentStore:
-    store = PostgresDocumentStore(
-        EngineConfig(database_url=url, run_worker=False, db_pool_max=2), embedder=None, reranker=None
-    )
-    await store.open()
-    return store
 
 
 def as_user(url: str, name: str) -> str:

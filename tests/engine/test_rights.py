@@ -6,13 +6,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from corbits_memory.config import EngineConfig
 from corbits_memory.engine.migrate import Migration, engine_migrations, run_memory_migrations
 from corbits_memory.engine.pool import APP_ROLE, Database
 from corbits_memory.engine.rights import FIXED
-from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.errors import DatabaseError, ExternalRefInUseError
-from tests.engine.support import P, T, add, find, note, refs
+from corbits_memory.errors import DatabaseError, ExternalRefInUseError, MigrationError
+from tests.engine.support import P, T, add, find, note, opened, refs
 from tests.support.postgres import NewDatabase
 
 Owner = psycopg.AsyncConnection[Any]
@@ -71,16 +69,15 @@ async def test_whose_a_document_is_is_fixed_when_a_release_before_is_followed(
 ) -> None:
     url = new_database()
     await make_as_before(url, last)
-    await run_memory_migrations(url)
+    with pytest.raises(MigrationError, match="corbits-memory db migrate"):
+        await opened(url)
+    assert "0017_owners.sql" in await run_memory_migrations(url)
     for name in FIXED:
         with pytest.raises(DatabaseError, match="42501"):
             await take_over(url, name)
         assert await owners(url, name) == [P]
     # And everything else of it can be changed: by Ann.
-    store = PostgresDocumentStore(
-        EngineConfig(database_url=url, run_worker=False, db_pool_max=2), embedder=None, reranker=None
-    )
-    await store.open()
+    store = await opened(url)
     try:
         (edited,) = await add(store, note("Dogs.", external_ref="n"))
         assert (edited.document_id, edited.version) == ("d", 2)
@@ -108,7 +105,7 @@ async def test_before_it_was_followed_a_document_could_be_given_away(new_databas
 async def test_a_later_column_can_be_changed_and_a_right_that_came_back_is_taken_away(
     database_url: str, owner: Owner
 ) -> None:
-    """An older release that migrates gives the whole table again; a migration after this one may bring columns."""
+    """An operator may have granted the whole table; a migration after this one may bring columns."""
     await owner.execute(sql.SQL("GRANT UPDATE ON memory.document TO {}").format(sql.Identifier(APP_ROLE)))
     later = Migration("9999_later.sql", "ALTER TABLE memory.document ADD later text")
     await run_memory_migrations(database_url, migrations=[*engine_migrations(), later])
