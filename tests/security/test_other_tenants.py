@@ -1,5 +1,6 @@
 """Somebody else's token, and somebody else's ids, on every route that there is."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -46,6 +47,13 @@ def told(answer: httpx2.Response) -> tuple[int, Any]:
     """All of an answer that may differ from another, its request's id apart."""
     headers = {name: value for name, value in answer.headers.items() if name not in {"x-request-id", "date"}}
     return answer.status_code, (answer.text, headers)
+
+
+def page_of(answer: httpx2.Response) -> tuple[list[dict[str, Any]], Any]:
+    """A page of a list, and the cursor of the next."""
+    assert answer.status_code == 200, answer.text
+    page = answer.json()
+    return page["events"], page["nextCursor"]
 
 
 @EACH
@@ -190,6 +198,40 @@ def test_filters_by_what_is_anns_find_nothing_of_hers(world: World, who: str) ->
         for word in (CANARY, "quaxoticcenury")
     )
     assert rounded(known) == rounded(unknown)
+
+
+@THIEVES
+@pytest.mark.parametrize("past", [False, True], ids=["now", "then"])
+def test_a_cursor_of_anns_list_is_an_instant_and_no_more(world: World, who: str, past: bool) -> None:
+    (event,), cursor = page_of(world.ask("ann", "GET", "/list?limit=1"))
+    assert CANARY in event["title"]
+    assert event["versionId"] in cursor
+    at = datetime.fromisoformat(event["at"])
+
+    def add_around(text: str) -> None:
+        for day in (-1, 1):
+            moment = (at + timedelta(days=day)).isoformat()
+            body = {"title": who, "text": text, "occurred_at": moment, "external_ref": f"{who}'s {day}"}
+            assert world.ask(who, "POST", "/add", json=body).status_code == 200
+
+    asked = {"limit": "100"}
+    add_around("As it was.")
+    if past:
+        asked["as_of"] = datetime.now(UTC).isoformat()
+        add_around("As it is.")
+    before = world.state()
+    everything, _ = page_of(world.ask(who, "GET", "/list", params=asked))
+    answer = world.ask(who, "GET", "/list", params={**asked, "cursor": cursor})
+    events, end = page_of(answer)
+    assert events == [own for own in everything if datetime.fromisoformat(own["at"]) < at]
+    assert 0 < len(events) < len(everything)
+    assert {own["owner"] for own in everything} == {who}
+    assert end is None
+    assert CANARY not in answer.text
+    # Whether there is such a version can't be told: one that nobody has answers alike.
+    absent = f"{cursor.partition('.')[0]}.{ABSENT_VERSION}"
+    assert told(answer) == told(world.ask(who, "GET", "/list", params={**asked, "cursor": absent}))
+    assert world.state() == before
 
 
 def test_anothers_reference_can_not_be_overwritten_and_tells_nothing_more(world: World) -> None:
