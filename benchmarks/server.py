@@ -25,14 +25,15 @@ def bench_server(options: Mapping[str, str] | None = None) -> Iterator["Server"]
     folder = Path(tempfile.mkdtemp(prefix="corbits-memory-bench-"))
     try:
         with EmbeddedPostgres.start(folder / "postgres", options=options or {}) as server:
-            yield Server(server.url)
+            yield Server(server.url, log_file=server.log_file)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class Server:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, log_file: Path) -> None:
         self._url = url
+        self.log_file = log_file
 
     def url(self, database: str) -> str:
         return urlunsplit(urlsplit(self._url)._replace(path=f"/{quote(database, safe='')}"))
@@ -43,6 +44,13 @@ class Server:
             await conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         await run_memory_migrations(self.url(name))
         return self.url(name)
+
+    async def create_login(self, url: str, name: str) -> str:
+        """A login that the server's log tells apart, with every right; ``url`` for it."""
+        async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as conn:
+            await conn.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER").format(sql.Identifier(name)))
+        parts = urlsplit(url)
+        return urlunsplit(parts._replace(netloc=f"{quote(name)}@{parts.netloc.rpartition('@')[2]}"))
 
     async def version(self) -> str:
         """Postgres and pgvector."""
