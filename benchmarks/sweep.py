@@ -139,8 +139,8 @@ async def measure_sweep(server: Server, versions: int) -> str:
     return (
         f"A sweep of {swept:,} expired versions, each of one searched chunk: {seconds:.0f} s, {swept / seconds:,.0f} a "
         f"second, {SWEEP_VERSIONS:,} a transaction. Its own longest wait for a lock: "
-        f"{_milliseconds(max(held_up['sweep'], default=None))} ms. {versions - swept:,} more were edited before it came to "
-        f"them. What others did in the same tenant, all at once:\n\n{table.markdown()}"
+        f"{_milliseconds(max(held_up['sweep'], default=None))} ms. {versions - swept:,} more were edited before it "
+        f"came to them. What others did in the same tenant, all at once:\n\n{table.markdown()}"
     )
 
 
