@@ -105,6 +105,7 @@ def merge(
 
     In the profile ``default`` a score becomes the merged rank's, and only when a live source gave something;
     what it was stands in ``explain``. In ``compat`` scores are rescaled as soon as a source is mounted.
+    Where live hits stand among the others there is no page after this one: sources have none.
     """
     degraded = (*local.degraded, *_flags(answers))
     compat = profile is SearchProfile.COMPAT
@@ -121,7 +122,8 @@ def merge(
         else _live_hit(live_items[entry.item.source or "", entry.item.index], entry)
         for entry in merged
     ]
-    return SearchResult(items=tuple(items), evidence=evidence, degraded=degraded)
+    more = local.more and not any(answer.items for answer in answers)
+    return SearchResult(items=tuple(items), evidence=evidence, degraded=degraded, more=more)
 
 
 def _compat(

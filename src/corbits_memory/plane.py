@@ -29,6 +29,7 @@ from corbits_memory.core.enums import (
     Capability,
     Degraded,
     LineageClass,
+    MinEvidence,
     Provenance,
     RetentionClass,
     SearchProfile,
@@ -64,6 +65,7 @@ from corbits_memory.validation import (
     Content,
     File,
     SearchInput,
+    SearchPages,
     check_batch,
     check_caller,
     check_file,
@@ -248,6 +250,8 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         valid_at: datetime | str | None = None,
         as_of: datetime | str | None = None,
         sample: bool | None = True,
+        min_evidence: MinEvidence | str | None = None,
+        cursor: str | None = None,
     ) -> SearchResult:
         """Find what answers ``query``, best first, among what the principal may see.
 
@@ -260,11 +264,17 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         of each score. ``as_of`` answers from what the memory held at that instant, in the versions of then
         (those replaced since are found by their words alone), to whom it may be shown now; what was
         forgotten since stays forgotten. ``sample`` False keeps the question out of what
-        ``QUERY_LOG_PERCENT`` keeps.
+        ``QUERY_LOG_PERCENT`` keeps. ``min_evidence``, ``strong`` or ``weak``, leaves out hits whose own evidence
+        is less; live hits are weak.
+
+        ``cursor``, the ``next_cursor`` of an answer, asks the same question for the hits after those (``limit``,
+        ``explain`` and ``sample`` may change). Up to 100 hits are shown in all, none twice. ``next_cursor`` is None
+        when nothing more is known, after live hits, and from stores that have no pages.
 
         The result's ``evidence`` says how well the best hits answer (``none`` and ``weak`` don't mean that
         nothing is known), ``degraded`` what was missing, each source that failed or took more than 0.8 s
-        included. Raises ``InvalidInputError``, ``UnavailableError`` unless open, and what the store raises.
+        included. Raises ``InvalidInputError``, ``InvalidCursorError``, ``UnavailableError`` unless open, and what
+        the store raises.
         """
         given = SearchInput(
             query=query,
@@ -283,6 +293,8 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
             valid_at=valid_at,
             as_of=as_of,
             sample=sample,
+            min_evidence=min_evidence,
+            cursor=cursor,
         )
         return await self.search_for(given, tenant_id=tenant_id, principal_id=principal_id)
 
@@ -290,7 +302,10 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         """:meth:`search` with its inputs in one value."""
         self._parts.life.check()
         check_caller(tenant_id, principal_id)
-        asked = search_query(given, now=_utc_now())
+        checked = search_query(given, now=_utc_now())
+        profile = checked.profile or self._profile
+        pages = SearchPages(checked, tenant_id=tenant_id, principal_id=principal_id, profile=profile)
+        asked = pages.page(given.cursor)
         local_asked = not asked.sources or LOCAL in asked.sources
         access = await self._parts.control.access(tenant_id, principal_id) if local_asked else None
         # The store knows nothing of sources: they choose among it and its neighbours.
@@ -303,6 +318,13 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
             principal_id=principal_id,
             access=access,
         )
+        live_asked = [
+            source
+            for source in self._sources
+            if isinstance(source, LiveSource) and (not asked.sources or source.id in asked.sources)
+        ]
+        # They know nothing of the past and have no pages, and what they find is weak evidence.
+        silent = asked.as_of is not None or bool(asked.shown)
         asks = [
             partial(
                 live.ask_source,
@@ -312,17 +334,15 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
                 principal_id=principal_id,
                 limit=query.limit,
             )
-            for source in self._sources
-            if isinstance(source, LiveSource)
-            and asked.as_of is None
-            and (not asked.sources or source.id in asked.sources)
+            for source in live_asked
+            if not silent and asked.min_evidence is not MinEvidence.STRONG
         ]
         found, answers = await live.gather(local, asks)
-        if not self._sources:
-            return found
-        if asked.as_of is not None:
-            return replace(found, degraded=(*found.degraded, Degraded.LIVE_NOT_ASKED))
-        return live.merge(found, answers, query=asked, profile=asked.profile or self._profile, now=_utc_now())
+        if self._sources and asked.as_of is None:
+            found = live.merge(found, answers, query=asked, profile=profile, now=_utc_now())
+        if (asked.as_of is not None and self._sources) or (asked.shown and live_asked):
+            found = replace(found, degraded=(*found.degraded, Degraded.LIVE_NOT_ASKED))
+        return pages.answer(asked, found)
 
     async def context(
         self,
@@ -344,6 +364,7 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
         valid_at: datetime | str | None = None,
         as_of: datetime | str | None = None,
         sample: bool | None = True,
+        min_evidence: MinEvidence | str | None = None,
     ) -> ContextResult:
         """What answers ``query`` as one block of text to put into a prompt, each passage cited as ``[1]``.
 
@@ -366,6 +387,7 @@ class Memory(FeedVerbs, OwnerVerbs, ReadingVerbs):
             valid_at=valid_at,
             as_of=as_of,
             sample=sample,
+            min_evidence=min_evidence,
         )
         return await self.context_for(given, max_tokens, tenant_id=tenant_id, principal_id=principal_id)
 

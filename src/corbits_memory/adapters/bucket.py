@@ -13,6 +13,7 @@ import anyio
 from corbits_memory.adapters import notes
 from corbits_memory.adapters.vendor import VendorApi, VendorHttpError
 from corbits_memory.core.enums import AddStatus, EvidenceLevel
+from corbits_memory.core.evidence import reaches
 from corbits_memory.errors import InvalidInputError, MemoryError, NotSupportedError
 from corbits_memory.ports import (
     Access,
@@ -142,6 +143,8 @@ class BucketStore(ABC):
 
 def _wanted(note: notes.Found, query: SearchQuery) -> bool:
     """A note that doesn't say when it happened is not between any two times."""
+    if not reaches(EvidenceLevel.WEAK, query.min_evidence):
+        return False
     if query.kinds and note.kind not in query.kinds:
         return False
     at = note.occurred_at

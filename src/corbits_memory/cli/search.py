@@ -25,6 +25,15 @@ OccurredAfter = Annotated[
 OccurredBefore = Annotated[
     str | None, typer.Option("--before", help="Only what occurred before this.", show_default=False)
 ]
+MinEvidence = Annotated[
+    str | None,
+    typer.Option(
+        "--min-evidence", help="Only hits that are at least this: strong or weak.", show_default=False
+    ),
+]
+Cursor = Annotated[
+    str | None, typer.Option("--cursor", help="Go on where a page ended, as it says.", show_default=False)
+]
 AsOf = Annotated[
     str | None,
     typer.Option(
@@ -53,6 +62,8 @@ def search(
         str | None, typer.Option(help="Ranking: default or compat.", show_default=False)
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    min_evidence: MinEvidence = None,
+    cursor: Cursor = None,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     url: Url = None,
@@ -73,6 +84,8 @@ def search(
         "includeDeprecated": include_deprecated or None,
         "profile": profile,
         "explain": explain or None,
+        "min_evidence": min_evidence,
+        "cursor": cursor,
     }
     asked = {name: value for name, value in body.items() if value is not None}
     target = Target(
@@ -91,9 +104,7 @@ def list_documents(
     after: OccurredAfter = None,
     before: OccurredBefore = None,
     as_of: AsOf = None,
-    cursor: Annotated[
-        str | None, typer.Option(help="Go on where a page ended, as it says.", show_default=False)
-    ] = None,
+    cursor: Cursor = None,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     url: Url = None,
@@ -164,6 +175,8 @@ def _print_found(found: Json, *, empty: bool) -> None:
     out.print(f"evidence: {found.get('evidence', 'none')}")
     if degraded:
         out.print(f"degraded: {', '.join(map(clean, degraded))}")
+    if found.get("nextCursor"):
+        note(f"there may be more: --cursor {found['nextCursor']}")
 
 
 def _about(item: Json) -> str:

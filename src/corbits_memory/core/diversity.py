@@ -62,29 +62,42 @@ def compat_mmr(items: Sequence[MmrItem], *, k: int, lam: float = COMPAT_MMR_LAMB
 
 
 def mmr(
-    items: Sequence[MmrItem], *, k: int, lam: float, cosine_floor: float = 0.0, cap: float | None = None
+    items: Sequence[MmrItem],
+    *,
+    k: int,
+    lam: float,
+    cosine_floor: float = 0.0,
+    cap: float | None = None,
+    before: Sequence[MmrItem] = (),
 ) -> list[MmrItem]:
     """Greedy λ · relevance − (1 − λ) · similarity to the closest pick. λ 1 is relevance alone.
 
     Relevance is the score over ``cap`` (the best score when None). Cosines are read from ``cosine_floor``
     (unrelated) to 1 (equal), since a model's unrelated texts may lie far above 0. Where either side has no
     vector their tokens are compared, so that such an item competes at its true score. Ties: score, then key.
+    ``before`` were picked earlier: what is like them comes later, and they don't come again.
     """
     best_score = cap if cap is not None else max((item.score for item in items), default=0.0)
     scale = best_score if best_score > 0 else 1.0
     left = sorted(items, key=lambda item: (-item.score, item.key))
-    norms = {item.key: _norm(item.vector) for item in left}
+    norms = {item.key: _norm(item.vector) for item in (*before, *left)}
     closest = {item.key: 0.0 for item in left}
+
+    def note(pick: MmrItem) -> None:
+        if lam < 1.0:
+            for item in left:
+                near = _similarity(item, norms[item.key], pick, norms[pick.key], cosine_floor)
+                closest[item.key] = max(closest[item.key], near)
+
+    for item in before:
+        note(item)
     picked: list[MmrItem] = []
     while left and len(picked) < k:
         # max() keeps the first of equals, and the rest stays in order of score and key.
         best = max(left, key=lambda item: lam * item.score / scale - (1.0 - lam) * closest[item.key])
         left.remove(best)
         picked.append(best)
-        if lam < 1.0:
-            for item in left:
-                near = _similarity(item, norms[item.key], best, norms[best.key], cosine_floor)
-                closest[item.key] = max(closest[item.key], near)
+        note(best)
     return picked
 
 

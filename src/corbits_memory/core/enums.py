@@ -104,6 +104,13 @@ class EvidenceLevel(StrEnum):
     NONE = "none"
 
 
+class MinEvidence(StrEnum):
+    """From which evidence on a hit is shown."""
+
+    STRONG = "strong"
+    WEAK = "weak"
+
+
 class Channel(StrEnum):
     LEXICAL = "lexical"
     DENSE = "dense"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corbits_memory.core.corroboration import effective_authority
-from corbits_memory.core.enums import CreatedByKind, EvidenceLevel, Provenance
+from corbits_memory.core.enums import CreatedByKind, EvidenceLevel, MinEvidence, Provenance
 from corbits_memory.core.scale import clamp01
 
 STRONG_TS_RANK = 0.05
@@ -126,3 +126,10 @@ def default_evidence(items: Sequence[ItemEvidence], floors: EvidenceFloors = DEF
         if level in levels:
             return level
     return EvidenceLevel.NONE
+
+
+def reaches(level: EvidenceLevel, least: MinEvidence | None) -> bool:
+    """Whether evidence is enough; None asks for none."""
+    if least is None or level is EvidenceLevel.STRONG:
+        return True
+    return level is EvidenceLevel.WEAK and least is MinEvidence.WEAK

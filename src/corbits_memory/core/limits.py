@@ -56,6 +56,8 @@ IDEMPOTENCY_SECONDS = 24 * 60 * 60
 """How long an answer is kept for a retry."""
 QUERY_CHARS = 8_192
 SEARCH_LIMIT_DEFAULT, SEARCH_LIMIT_MAX = 8, 50
+SEARCH_DEPTH_MAX = 100
+"""Hits that all pages of one search show together."""
 CONTEXT_TOKENS_MIN, CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MAX = 100, 2_000, 32_000
 CONTEXT_LIMIT_DEFAULT, CONTEXT_PER_DOCUMENT_DEFAULT = 20, 3
 """Hits that a context is made of, and how many of them may be of one document."""

@@ -332,7 +332,7 @@ class PostgresDocumentStore:
                 tenant_id=tenant_id, principal_id=principal_id, query=query, access=access
             )
         )
-        if query.sample and query.generation is None:
+        if query.sample and query.generation is None and not query.shown:
             self.query_log.note(tenant_id, query.query)
         return found
 

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from corbits_memory.core import limits
-from corbits_memory.core.enums import Channel, EvidenceLevel, SearchProfile
+from corbits_memory.core.enums import Channel, EvidenceLevel, MinEvidence, SearchProfile
 from corbits_memory.core.positions import TimelinePosition
+from corbits_memory.core.shown import NOTHING_SHOWN, Shown
 from corbits_memory.ports.documents import Scalar
 
 
@@ -35,6 +36,10 @@ class SearchQuery:
     """What was there at this instant, in the versions of then; None: now."""
     sample: bool = True
     """Whether it may be kept as a question that was asked, where some are."""
+    min_evidence: MinEvidence | None = None
+    """Only hits whose own evidence is at least this."""
+    shown: Shown = NOTHING_SHOWN
+    """What the pages before this one showed: it counts for ``max_per_document`` and doesn't come again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,10 @@ class SearchResult:
     items: tuple[SearchItem, ...]
     evidence: EvidenceLevel
     degraded: tuple[str, ...] = ()
+    more: bool = False
+    """The store's word that it may have hits after these, and leaves out what a query says was ``shown``."""
+    next_cursor: str | None = None
+    """What the plane answers to ask with for the hits after these; None when nothing more is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from corbits_memory.core.enums import (
     TemporalClass,
     VersionStatus,
 )
+from corbits_memory.core.evidence import reaches
 from corbits_memory.core.limits import SNIPPET_CHARS
 from corbits_memory.errors import (
     ExternalRefInUseError,
@@ -57,9 +58,9 @@ class FakeDocumentStore(FakeRetention):
 
     Ids are ``fake_doc_1``, ``fake_ver_1`` and so on. A search finds the documents of the caller whose title
     or text holds the whole trimmed query, whatever the case: score 1 in the title, 0.5 in the text; a blank
-    query finds nothing. Filters are ignored. Reads show a principal its own documents and those that its
-    grants reach. The same adapter and external reference again is a new version, or unchanged. Only the newest
-    version is kept; a sweep goes by ``valid_until`` alone.
+    query finds nothing. Every hit is weak evidence; filters other than ``min_evidence`` are ignored. Reads show
+    a principal its own documents and those that its grants reach. The same adapter and external reference again
+    is a new version, or unchanged. Only the newest version is kept; a sweep goes by ``valid_until`` alone.
     """
 
     def __init__(self, *, capabilities: StoreCapabilities | None = None) -> None:
@@ -125,12 +126,15 @@ class FakeDocumentStore(FakeRetention):
         found = [
             document
             for document in await self._visible(tenant_id, principal_id, access)
-            if wanted and wanted in f"{document.content.title}\n{document.content.text}".casefold()
+            if wanted
+            and wanted in f"{document.content.title}\n{document.content.text}".casefold()
+            and reaches(EvidenceLevel.WEAK, query.min_evidence)
+            and not query.shown.of_document(document.document_id)
         ]
         scored = sorted(found, key=lambda document: -_score(document, wanted))[: query.limit]
         evidence = EvidenceLevel.WEAK if scored else EvidenceLevel.NONE
         items = tuple(_item(document, _score(document, wanted), evidence) for document in scored)
-        return SearchResult(items=items, evidence=evidence)
+        return SearchResult(items=items, evidence=evidence, more=len(found) > len(items))
 
     async def list(
         self,

@@ -1,7 +1,7 @@
 """What each tool is called, takes, says of itself, and asks of the server."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -115,7 +115,8 @@ class Tool(ToolDescription):
         return self.answer.model_json_schema(mode="serialization")
 
     def call(self, arguments: Arguments) -> Call[Any]:
-        return self.request(**arguments.given())
+        # The answer that models are told of: of a search without its cursor, which is of no use to them.
+        return replace(self.request(**arguments.given()), answer=self.answer)
 
 
 TOOLS: tuple[Tool, ...] = (
@@ -136,7 +137,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         request=routes.search,
         arguments=SearchArguments,
-        answer=responses.SearchResponse,
+        answer=responses.FoundResponse,
         name="memory_search",
         title="Search memory",
         description=(

@@ -11,6 +11,7 @@ from corbits_memory.validation.documents import (
 from corbits_memory.validation.feeds import dead_letter_page, feed_query, new_subscription, replayed_seqs
 from corbits_memory.validation.idempotency import IDEMPOTENCY_KEY, once_of
 from corbits_memory.validation.inputs import AddInput, Content, File, SearchInput
+from corbits_memory.validation.paging import SearchPages
 from corbits_memory.validation.payloads import stored_document
 from corbits_memory.validation.problems import Problems
 from corbits_memory.validation.queries import (
@@ -46,6 +47,7 @@ __all__ = [
     "File",
     "Problems",
     "SearchInput",
+    "SearchPages",
     "check_batch",
     "check_caller",
     "check_file",

@@ -11,6 +11,7 @@ from datetime import datetime
 from corbits_memory.core.enums import (
     CreatedByKind,
     LineageClass,
+    MinEvidence,
     Provenance,
     RetentionClass,
     SearchProfile,
@@ -94,3 +95,5 @@ class SearchInput:
     valid_at: datetime | str | None = None
     as_of: datetime | str | None = None
     sample: bool | None = True
+    min_evidence: MinEvidence | str | None = None
+    cursor: str | None = None

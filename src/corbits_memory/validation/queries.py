@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from corbits_memory.core import limits
-from corbits_memory.core.enums import RetentionClass, SearchProfile
+from corbits_memory.core.enums import MinEvidence, RetentionClass, SearchProfile
 from corbits_memory.core.merge import LOCAL
 from corbits_memory.core.positions import parse_position
 from corbits_memory.errors import InvalidCursorError
@@ -107,6 +107,7 @@ def _search_fields(problems: Problems, given: SearchInput, now: datetime) -> Sea
         valid_at=problems.instant("valid_at", given.valid_at),
         as_of=_as_of(problems, given.as_of, now),
         sample=True if given.sample is None else problems.flag("sample", given.sample),
+        min_evidence=problems.choice("min_evidence", given.min_evidence, MinEvidence),
     )
     if query.as_of is not None:
         if query.profile is SearchProfile.COMPAT:

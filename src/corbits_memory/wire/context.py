@@ -9,11 +9,11 @@ from corbits_memory.core import limits
 from corbits_memory.core.enums import EvidenceLevel
 from corbits_memory.ports import ContextResult
 from corbits_memory.validation import SearchInput
-from corbits_memory.wire.requests import SearchRequest, search_input
+from corbits_memory.wire.requests import QuestionRequest, search_input
 from corbits_memory.wire.responses import Response, SearchItemResponse, given, search_item_response
 
 
-class ContextRequest(SearchRequest):
+class ContextRequest(QuestionRequest):
     """A search whose hits are wanted as one text to put into a prompt."""
 
     max_tokens: Annotated[int, Field(ge=limits.CONTEXT_TOKENS_MIN, le=limits.CONTEXT_TOKENS_MAX)] | None = (
@@ -61,6 +61,7 @@ def context_input(body: Any) -> SearchInput:
         max_per_document=limits.CONTEXT_PER_DOCUMENT_DEFAULT
         if asked.max_per_document is None
         else asked.max_per_document,
+        cursor=None,
     )
 
 

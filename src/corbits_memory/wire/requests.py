@@ -14,11 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from corbits_memory.core import limits
 from corbits_memory.core.enums import (
     LineageClass,
+    MinEvidence,
     Provenance,
     RetentionClass,
     SearchProfile,
     TemporalClass,
 )
+from corbits_memory.core.shown import CURSOR_CHARS
 from corbits_memory.errors import InvalidInputError
 from corbits_memory.validation import AddInput, Content, File, SearchInput
 from corbits_memory.wire import fields
@@ -138,7 +140,7 @@ _QUERY_OR_FILTER: list[JsonValue] = [
 ]
 
 
-class SearchRequest(Request):
+class QuestionRequest(Request):
     """A question, or filters, or both. An empty list filters nothing."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": _QUERY_OR_FILTER})
@@ -169,6 +171,19 @@ class SearchRequest(Request):
     )
     sample: bool | None = Field(
         None, description="False: it is not kept as a question that was asked, where some are."
+    )
+    min_evidence: MinEvidence | None = Field(
+        None, description="Only hits whose own evidence is at least this. Default: all."
+    )
+
+
+class SearchRequest(QuestionRequest):
+    """A question, or filters, or both. An empty list filters nothing."""
+
+    cursor: Annotated[str, Field(min_length=1, max_length=CURSOR_CHARS)] | None = Field(
+        None,
+        description="`nextCursor` of an answer to the same question: the hits after those. `limit`, `explain` and "
+        f"`sample` may change. Up to {limits.SEARCH_DEPTH_MAX} hits in all.",
     )
 
 

@@ -119,10 +119,18 @@ class SearchItemResponse(Response):
     explain: dict[str, Any] | None = None
 
 
-class SearchResponse(Response):
+class FoundResponse(Response):
+    """A page of hits by itself."""
+
     items: list[SearchItemResponse]
     evidence: EvidenceLevel | None = None
     degraded: list[str] | None = None
+
+
+class SearchResponse(FoundResponse):
+    next_cursor: str | None = Field(
+        default=None, description="Ask with it for the hits after these; null when nothing more is known."
+    )
 
 
 class TimelineEventResponse(Response):
@@ -196,6 +204,7 @@ def search_response(result: SearchResult, *, include_evidence: bool = True) -> S
     """``degraded`` is told whenever something was missing, asked for or not."""
     return SearchResponse(
         items=[search_item_response(item) for item in result.items],
+        next_cursor=result.next_cursor,
         **given(evidence=result.evidence if include_evidence else None, degraded=list(result.degraded)),
     )
 

@@ -143,10 +143,14 @@ def search(
     valid_at: Instant | None = None,
     as_of: Instant | None = None,
     sample: bool | None = None,
+    min_evidence: str | None = None,
+    cursor: str | None = None,
 ) -> Call[responses.SearchResponse]:
     """Find what answers a question, best first, among what the caller may see.
 
     ``evidence`` none or weak means that the hits hardly answer, not that nothing is known.
+    ``min_evidence``, strong or weak, leaves out hits that are less. ``cursor``, the ``next_cursor`` of an answer, asks
+    the same question for the hits after those.
     """
     return Call(method="POST", path="/search", answer=responses.SearchResponse, body=search_body(locals()))
 
@@ -171,6 +175,7 @@ def context(
     valid_at: Instant | None = None,
     as_of: Instant | None = None,
     sample: bool | None = None,
+    min_evidence: str | None = None,
 ) -> Call[contexts.ContextResponse]:
     """What answers a question as one text of at most ``max_tokens`` (100 to 32,000), its passages cited as ``[1]``.
 

@@ -20,7 +20,7 @@ from corbits_memory.core.enums import (
     Provenance,
     TemporalClass,
 )
-from corbits_memory.core.evidence import EvidenceRow, compat_evidence
+from corbits_memory.core.evidence import EvidenceRow, compat_evidence, reaches
 from corbits_memory.core.fusion import best_per_document, reciprocal_rank_fusion
 from corbits_memory.core.snippets import compat_snippet
 from corbits_memory.core.temporal import temporal_multiplier
@@ -90,12 +90,16 @@ class CompatProfile:
         k = clamp_k(query.limit)
         async with self._database.reading(tenant_id) as reading:
             visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
-            lists = await self._lists(reading, tenant_id, visibility, query, plan, k)
+            # As for one page as long as this and those before it.
+            wished = channel_candidates(clamp_k(len(query.shown) + k), tuning.overfetch)
+            lists = await self._lists(reading, tenant_id, visibility, query, plan, wished)
             plan.check(lists.searched, dense_ready=lists.dense_ready)
             fused = reciprocal_rank_fusion([lists.lexical, lists.dense])
             details = await load_details(reading, visibility, [row.key for row in fused], last=True)
         rows = [
-            Row(details[row.key], row.score, _channels(lists, row.key)) for row in fused if row.key in details
+            Row(details[row.key], row.score, _channels(lists, row.key))
+            for row in fused
+            if row.key in details and not query.shown.of_document(details[row.key].document_id)
         ]
         reranked = await self._rerank(plan.reranker, rows, query, degraded)
         if reranked is None:
@@ -103,14 +107,10 @@ class CompatProfile:
             page = [dataclasses.replace(item.row, rank=item.score) for item in kept]
         else:
             page = await self._diverse(tenant_id, plan, _boosted(reranked, now, tuning), k)
-        evidence = compat_evidence(
-            hits=[_evidence_row(row.details, rerank_score=row.rerank_score) for row in page],
-            lexical=[
-                _evidence_row(details[key], ts_rank=rank)
-                for key, rank in zip(lists.lexical, lists.ranks, strict=True)
-                if key in details
-            ],
-        )
+        evidence = _evidence(page, lists, details, query)
+        if not reaches(evidence, query.min_evidence):
+            return SearchResult(items=(), evidence=EvidenceLevel.NONE, degraded=tuple(degraded))
+        left = len({row.document_id for row in rows}) > len(page)
         return SearchResult(
             items=tuple(
                 search_item(
@@ -125,6 +125,7 @@ class CompatProfile:
             ),
             evidence=evidence if page else EvidenceLevel.NONE,
             degraded=tuple(degraded),
+            more=bool(page) and (left or max(len(lists.lexical), len(lists.dense)) >= wished),
         )
 
     async def _lists(
@@ -134,7 +135,7 @@ class CompatProfile:
         visibility: Visibility,
         query: SearchQuery,
         plan: SearchPlan,
-        k: int,
+        limit: int,
     ) -> Lists:
         rows = await reading.fetch(
             load_queries("search")["compat_candidates"],
@@ -145,7 +146,7 @@ class CompatProfile:
                 "generation": query.generation,
                 "query": query.query.strip(),
                 "language": self._language,
-                "limit": channel_candidates(k, plan.settings.tuning.overfetch),
+                "limit": limit,
                 "small": EXACT_ROWS,
                 **vector_parameters(plan.vector),
             },
@@ -222,6 +223,21 @@ def _boost(shown: Details, normalised: float, now: datetime, tuning: SearchTunin
 def _channels(lists: Lists, chunk_id: str) -> tuple[Channel, ...]:
     named = ((Channel.LEXICAL, lists.lexical), (Channel.DENSE, lists.dense))
     return tuple(channel for channel, found in named if chunk_id in found)
+
+
+def _evidence(
+    page: Sequence[Row], lists: Lists, details: Mapping[str, Details], query: SearchQuery
+) -> EvidenceLevel:
+    """The original's of a first page, of all that was found by words; that of a later one by its own hits."""
+    documents = {row.document_id for row in page}
+    return compat_evidence(
+        hits=[_evidence_row(row.details, rerank_score=row.rerank_score) for row in page],
+        lexical=[
+            _evidence_row(details[key], ts_rank=rank)
+            for key, rank in zip(lists.lexical, lists.ranks, strict=True)
+            if key in details and (not query.shown or details[key].document_id in documents)
+        ],
+    )
 
 
 def _evidence_row(shown: Details, *, ts_rank: float = 0.0, rerank_score: float | None = None) -> EvidenceRow:

@@ -5,8 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from corbits_memory.core.enums import Channel, Degraded
-from corbits_memory.core.evidence import ItemEvidence, default_evidence, default_item_evidence, dense_level
+from corbits_memory.core.enums import Channel, Degraded, EvidenceLevel
+from corbits_memory.core.evidence import (
+    ItemEvidence,
+    default_evidence,
+    default_item_evidence,
+    dense_level,
+    reaches,
+)
+from corbits_memory.core.limits import SEARCH_LIMIT_MAX
 from corbits_memory.core.ranking import (
     QueryContext,
     RankingConstants,
@@ -14,7 +21,7 @@ from corbits_memory.core.ranking import (
     calibrate_rerank,
 )
 from corbits_memory.core.scoring import CandidateColumns, score_columns
-from corbits_memory.core.selection import select
+from corbits_memory.core.selection import limit_per_document, select
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
 from corbits_memory.core.tuning import channel_candidates
@@ -55,6 +62,8 @@ class DefaultProfile:
         """Raises ``OutdatedPlanError``, with nothing in ``degraded``."""
         vector, constants = plan.vector, plan.settings.constants
         parsed = parse_query(query.query)
+        pool: list[Scored] = []
+        unread = False
         async with self._database.reading(tenant_id) as reading:
             visibility = await resolve_visibility(reading, tenant_id, principal_id, access)
             asked: dict[str, Any] = {
@@ -76,30 +85,35 @@ class DefaultProfile:
                 if past.partial:
                     degraded.append(Degraded.PAST_PARTIAL)
             if found.columns is None:
-                ranking, pool, details = None, [], {}
+                ranking, details = None, {}
             else:
                 context = _context(found, found.columns, parsed.text, now, constants)
                 ranking = score_columns(found.columns, context, constants)
-                pool = _pool(ranking.rows(), query, reranking=plan.reranker is not None)
+                pool, unread = _pool(ranking.rows(), found, query, reranking=plan.reranker is not None)
                 details = await load_details(
                     reading, visibility, [row.candidate.chunk_id for row in pool], last=True
                 )
         if vector is not None and found.partial:
             degraded.append(Degraded.DENSE_PARTIAL)
         claims = _claims(details)
-        reranked = await self._rerank(plan.reranker, pool, details, parsed.text, degraded)
+        new = [row for row in pool if not query.shown.has(row.candidate.chunk_id)]
+        reranked = await self._rerank(plan.reranker, new, details, parsed.text, degraded)
         if ranking is not None and (claims or reranked):
             # Claims for and against are read with the texts; where there are any, the scores are made anew.
             ranking = score_columns(ranking.columns, context, constants, claims=claims, rerank=reranked)
             pool = list(ranking.rows())
         page = select(
-            [row for row in pool if row.candidate.chunk_id in details],
+            [row for row in pool if _is_wanted(row, found, details, query)],
             query.limit,
             query.max_per_document,
             constants,
             texts={chunk_id: row.text for chunk_id, row in details.items()},
+            shown=query.shown,
         )
-        return self._result(page, found, details, words(parsed.text), query, degraded)
+        result = self._result(page.rows, found, details, words(parsed.text), query, degraded)
+        # A page without hits would come again as it is.
+        more = page.more or unread or found.fills(asked["limit"])
+        return replace(result, more=bool(page.rows) and more)
 
     async def _rerank(
         self,
@@ -157,10 +171,11 @@ class DefaultProfile:
 
 
 def _candidates(query: SearchQuery, settings: Generation) -> int:
-    """Rows that a channel yields."""
-    wished = 2 * query.limit
+    """Rows that a channel yields: as for one page as long as this and those before it."""
+    length = len(query.shown) + query.limit
+    wished = 2 * length
     if settings.overfetch is not None:
-        wished = channel_candidates(query.limit, settings.overfetch)
+        wished = channel_candidates(length, settings.overfetch)
     return max(CANDIDATES_MIN, wished)
 
 
@@ -189,32 +204,66 @@ def _claims(details: Mapping[str, Details]) -> dict[str, tuple[int, int]]:
     }
 
 
-def _pool(scored: Iterable[Scored], query: SearchQuery, *, reranking: bool) -> list[Scored]:
-    """The rows worth reading: enough for the page after restatements collapse, best of each document first."""
-    most = max(RERANK_MIN if reranking else POOL_MIN, 3 * query.limit)
-    counts: dict[str, int] = {}
-    pool = []
-    for row in scored:
-        count = counts.get(row.candidate.document_id, 0)
-        if count < query.max_per_document:
-            counts[row.candidate.document_id] = count + 1
+def _pool(
+    scored: Iterable[Scored], found: Retrieved, query: SearchQuery, *, reranking: bool
+) -> tuple[list[Scored], bool]:
+    """The rows worth reading, and whether that left any out.
+
+    They are enough for the page after restatements collapse, best of each document first, and what was shown.
+    """
+    shown, least = query.shown, query.min_evidence
+    if least is not None:
+        # As far as that is known before what speaks for and against them is read.
+        scored = (
+            row
+            for row in scored
+            if shown.has(row.candidate.chunk_id) or reaches(_most_evidence(row, found), least)
+        )
+    most = max(RERANK_MIN if reranking else POOL_MIN, 3 * (len(shown) + query.limit)) - len(shown)
+    left = min(most, 3 * max(query.limit, SEARCH_LIMIT_MAX))
+    pool, unread = [], False
+    for row in limit_per_document(scored, query.max_per_document, shown):
+        if shown.has(row.candidate.chunk_id):
             pool.append(row)
-            if len(pool) == most:
+        elif left:
+            pool.append(row)
+            left -= 1
+        else:
+            unread = True
+            if not shown:
                 break
-    return pool
+    return pool, unread
+
+
+def _is_wanted(row: Scored, found: Retrieved, details: Mapping[str, Details], query: SearchQuery) -> bool:
+    """Whether it may be on a page, or was."""
+    chunk_id = row.candidate.chunk_id
+    if chunk_id not in details:
+        return False
+    if query.min_evidence is None or query.shown.has(chunk_id):
+        return True
+    return reaches(default_item_evidence(_item_evidence(row, found, details[chunk_id])), query.min_evidence)
+
+
+def _most_evidence(row: Scored, found: Retrieved) -> EvidenceLevel:
+    """What a row would be evidence of if it were trusted."""
+    return default_item_evidence(ItemEvidence(lexical=row.lexical, dense=_dense_level(row, found)))
 
 
 def _item_evidence(row: Scored, found: Retrieved, shown: Details) -> ItemEvidence:
-    dense = None
-    if found.mean is not None:
-        dense = dense_level(row.candidate.cosine, mean=found.mean, sd=found.deviation)
     return ItemEvidence(
         lexical=row.lexical,
-        dense=dense,
+        dense=_dense_level(row, found),
         authority=row.candidate.authority,
         supports=shown.supports,
         contradicts=shown.contradicts,
     )
+
+
+def _dense_level(row: Scored, found: Retrieved) -> float | None:
+    if found.mean is None:
+        return None
+    return dense_level(row.candidate.cosine, mean=found.mean, sd=found.deviation)
 
 
 def _channels(found: Retrieved, chunk_id: str) -> tuple[Channel, ...]:

@@ -78,6 +78,10 @@ class Retrieved:
     known: float = 0.0
     """The share of the query's idf that the corpus knows."""
 
+    def fills(self, limit: int) -> bool:
+        """Whether a channel yielded all that it was asked for, so that it may know more."""
+        return max(len(self.lexical_ids), len(self.dense_ids)) >= limit
+
     def with_past(self, rows: Sequence[Candidate]) -> "Retrieved":
         """The same and texts that were replaced since: found by their words, of which no vector is kept."""
         if not rows:
