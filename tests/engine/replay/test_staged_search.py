@@ -11,6 +11,7 @@ from corbits_memory.ports import TimelineQuery
 from tests.engine.replay.support import PLAIN, SMALL, Owner, begin, promote, replay, rows, work
 from tests.engine.support import OpenStore, T, add, find, note, titles
 from tests.engine.test_access import access_of, grant
+from tests.engine.test_search_pages import page, walk_on
 from tests.models.conftest import Answer, ModelServer
 
 LONG = "The vault opens at nine. Maria keeps the key in her desk. Nobody else may have it, said Tom."
@@ -93,6 +94,20 @@ async def test_it_has_its_own_model(
     other = await store_of()
     assert titles(await find(other, "keys", generation=run.generation)) == ["Vault"]
     assert server.requests[-1].headers["authorization"] == "Bearer sekret"
+
+
+@pytest.mark.parametrize("profile", list(SearchProfile))
+async def test_a_promotion_between_two_pages_repeats_nothing(
+    store_of: OpenStore, profile: SearchProfile
+) -> None:
+    store = await store_of()
+    await add(store, *(note(f"Vault number{n}.", title=f"V{n}") for n in range(7)))
+    first = await page(store, "vault", limit=3, profile=profile, max_per_document=2)
+    await promote(store, await replay(store))
+    pages = await walk_on(store, "vault", first, limit=3, profile=profile, max_per_document=2)
+    assert sorted([*titles(first), *(title for found in pages for title in titles(found))]) == [
+        f"V{n}" for n in range(7)
+    ]
 
 
 async def test_it_has_its_own_reranker(store_of: OpenStore, server: ModelServer) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
-from corbits_memory.core.enums import Channel, Degraded, EvidenceLevel
+from corbits_memory.core.enums import Channel, Degraded, MinEvidence
 from corbits_memory.core.evidence import (
     ItemEvidence,
     default_evidence,
@@ -22,6 +23,7 @@ from corbits_memory.core.ranking import (
 )
 from corbits_memory.core.scoring import CandidateColumns, score_columns
 from corbits_memory.core.selection import limit_per_document, select
+from corbits_memory.core.shown import Shown
 from corbits_memory.core.snippets import snippet
 from corbits_memory.core.text import normalise, parse_query, words
 from corbits_memory.core.tuning import channel_candidates
@@ -211,14 +213,9 @@ def _pool(
 
     They are enough for the page after restatements collapse, best of each document first, and what was shown.
     """
-    shown, least = query.shown, query.min_evidence
-    if least is not None:
-        # As far as that is known before what speaks for and against them is read.
-        scored = (
-            row
-            for row in scored
-            if shown.has(row.candidate.chunk_id) or reaches(_most_evidence(row, found), least)
-        )
+    shown = query.shown
+    if query.min_evidence is not None:
+        scored = _by_evidence(scored, found, query.min_evidence, shown)
     most = max(RERANK_MIN if reranking else POOL_MIN, 3 * (len(shown) + query.limit)) - len(shown)
     left = min(most, 3 * max(query.limit, SEARCH_LIMIT_MAX))
     pool, unread = [], False
@@ -232,7 +229,8 @@ def _pool(
             unread = True
             if not shown:
                 break
-    return pool, unread
+    # Of a least evidence the order was another.
+    return sorted(pool, key=lambda row: (-row.score, row.candidate.chunk_id)), unread
 
 
 def _is_wanted(row: Scored, found: Retrieved, details: Mapping[str, Details], query: SearchQuery) -> bool:
@@ -245,9 +243,20 @@ def _is_wanted(row: Scored, found: Retrieved, details: Mapping[str, Details], qu
     return reaches(default_item_evidence(_item_evidence(row, found, details[chunk_id])), query.min_evidence)
 
 
-def _most_evidence(row: Scored, found: Retrieved) -> EvidenceLevel:
-    """What a row would be evidence of if it were trusted."""
-    return default_item_evidence(ItemEvidence(lexical=row.lexical, dense=_dense_level(row, found)))
+def _by_evidence(
+    scored: Iterable[Scored], found: Retrieved, least: MinEvidence, shown: Shown
+) -> Iterable[Scored]:
+    """Rows that are evidence enough as they stand, then those that are if others speak for them."""
+    enough, perhaps = [], []
+    for row in scored:
+        own = ItemEvidence(
+            lexical=row.lexical, dense=_dense_level(row, found), authority=row.candidate.authority
+        )
+        if shown.has(row.candidate.chunk_id) or reaches(default_item_evidence(own), least):
+            enough.append(row)
+        elif reaches(default_item_evidence(replace(own, authority=1.0)), least):
+            perhaps.append(row)
+    return chain(enough, perhaps)
 
 
 def _item_evidence(row: Scored, found: Retrieved, shown: Details) -> ItemEvidence:
