@@ -108,6 +108,18 @@ async def send(host: Host, open_client: OpenClient) -> Send:
     return open_client(host.url, token=made.secret)
 
 
+async def test_a_search_is_read_page_by_page(send: Send, colour: str) -> None:
+    for n in range(3):
+        await send(routes.add(title=f"Barge {n}", text=f"The barge number{n} is {colour}."))
+    found = await send(routes.search(f"barge {colour}", limit=2))
+    assert found.next_cursor is not None
+    rest = await send(routes.search(f"barge {colour}", limit=2, cursor=found.next_cursor))
+    assert sorted(item.title for item in (*found.items, *rest.items)) == ["Barge 0", "Barge 1", "Barge 2"]
+    assert rest.next_cursor is None
+    with pytest.raises(errors.InvalidCursorError):
+        await send(routes.search("another question", cursor=found.next_cursor))
+
+
 async def test_what_is_added_is_found_read_and_forgotten(send: Send, colour: str) -> None:
     ref = f"deploys-{colour}"
     added = await send(
@@ -126,7 +138,9 @@ async def test_what_is_added_is_found_read_and_forgotten(send: Send, colour: str
     found = await send(routes.search(f"frozen {colour}", include_evidence=True, kinds=["note"], limit=1))
     assert found.items[0].document_id == added.document_id
     assert found.evidence in EvidenceLevel
-    context = await send(routes.context(f"frozen {colour}", max_tokens=100))
+    strong = await send(routes.search(f"frozen {colour}", min_evidence="strong"))
+    assert all(item.attribution and item.attribution.evidence == "strong" for item in strong.items)
+    context = await send(routes.context(f"frozen {colour}", max_tokens=100, min_evidence="weak"))
     assert f"Fridays are frozen, says {colour}." in context.context
     assert context.items[0].document_id == added.document_id
     assert context.tokens <= context.max_tokens == 100

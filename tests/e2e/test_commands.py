@@ -115,6 +115,37 @@ def test_add_takes_every_field_and_search_finds_it(migrated: Run) -> None:
     assert one_json(migrated("search", "kingfisher", "--kind", "other", "--json")[1])["items"] == []
 
 
+def test_search_shows_page_after_page(migrated: Run) -> None:
+    for n in range(3):
+        assert migrated("add", f"The bittern number{n} booms.", "--title", f"Bittern {n}")[0] == 0
+    first = one_json(migrated("search", "bittern", "--limit", 2, "--json")[1])
+    cursor = first["nextCursor"]
+    _, _, err = migrated("search", "bittern", "--limit", 2)
+    assert "--cursor" in err
+    # A machine may wrap what it shows; the cursor must not break.
+    assert cursor in err.split()
+    last = one_json(migrated("search", "bittern", "--limit", 2, "--cursor", cursor, "--json")[1])
+    assert last["nextCursor"] is None
+    assert {item["title"] for item in first["items"] + last["items"]} == {f"Bittern {n}" for n in range(3)}
+    assert "--cursor" not in migrated("search", "bittern", "--cursor", cursor)[2]
+    code, _, err = migrated("search", "heron", "--cursor", cursor)
+    assert code != 0
+    assert "cursor" in err
+
+
+def test_search_shows_what_is_evidence_enough(migrated: Run) -> None:
+    migrated("add", "The avocet wades in the shallow lagoon.", "--title", "Avocet")
+    found = one_json(migrated("search", "avocet lagoon", "--min-evidence", "strong", "--json")[1])
+    assert all(item["attribution"]["evidence"] == "strong" for item in found["items"])
+    nothing = one_json(
+        migrated("search", "a lagoon of lava on mars", "--min-evidence", "strong", "--json")[1]
+    )
+    assert (nothing["items"], nothing["evidence"]) == ([], "none")
+    code, _, err = migrated("search", "avocet", "--min-evidence", "none")
+    assert code != 0
+    assert "strong, weak" in err
+
+
 def test_add_reads_standard_input_and_takes_its_first_line_as_title(
     migrated: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from corbits_memory.errors import InvalidCursorError
 from corbits_memory.ports import SearchItem, SearchQuery, SearchResult
 from corbits_memory.validation import SearchPages
 from tests.engine.support import NOON, OpenStore, P, T, add, find, note, refs
-from tests.engine.test_access import access_of
+from tests.engine.test_access import access_of, grant
 from tests.engine.test_search_compat import scores_by
 from tests.engine.test_time import instant
 from tests.models.conftest import ModelServer
@@ -365,13 +365,21 @@ async def test_later_candidates_take_the_places_of_those_left_out(
 
 
 async def test_what_others_speak_for_can_be_strong(store: PostgresDocumentStore) -> None:
-    (claim,) = await add(
-        store, note("The kestrel nests here.", external_ref="claim", created_by_kind=CreatedByKind.SYSTEM)
-    )
-    fields: dict[str, Any] = {"min_evidence": MinEvidence.STRONG, "kinds": ("note",)}
-    assert refs(await page(store, "kestrel nests", **fields)) == []
-    await add(store, *(note(f"So it is {n}.", kind="vote", supports=(claim.version_id,)) for n in range(5)))
-    assert refs(await page(store, "kestrel nests", **fields)) == ["claim"]
+    shared: dict[str, Any] = {"access_tags": ("memory.space:eng",)}
+    kind = CreatedByKind.SYSTEM
+    (claim,) = await add(store, note("The kestrel nests.", external_ref="c", created_by_kind=kind, **shared))
+    access = await access_of(grant("memory.space:eng"))
+
+    async def strong() -> list[str]:
+        fields: dict[str, Any] = {"min_evidence": MinEvidence.STRONG, "kinds": ("note",)}
+        return refs(await page(store, "kestrel nests", principal="bob", access=access, **fields))
+
+    assert await strong() == []
+    for voter in ("eve", "tom", "liz", "kim"):
+        vote = note(f"So says {voter}.", kind="vote", supports=(claim.version_id,), **shared)
+        may_see = await access_of(grant("memory.space:eng", to=voter), principal=voter)
+        await store.add(tenant_id=T, principal_id=voter, documents=[vote], access=may_see)
+    assert await strong() == ["c"]
 
 
 async def test_compat_shows_all_or_nothing(store: PostgresDocumentStore) -> None:

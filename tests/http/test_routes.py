@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from corbits_memory.core.enums import Channel, EvidenceLevel
+from corbits_memory.core.enums import Channel, EvidenceLevel, MinEvidence
 from corbits_memory.http import memory_app
 from corbits_memory.plane import Memory
 from corbits_memory.ports import (
@@ -262,6 +262,7 @@ async def test_a_hit_has_exactly_the_documented_names() -> None:
                 "explain": {"lexical": {"rank": 1, "score": 2.5}},
             }
         ],
+        "nextCursor": None,
         "evidence": "strong",
         "degraded": ["dense_partial"],
     }
@@ -320,10 +321,11 @@ async def test_search_passes_every_field_on(http: httpx2.AsyncClient, store: Fak
             "occurred_before": "2026-02-01",
             "attributes": {"a": 1},
             "max_per_document": 3,
+            "min_evidence": "weak",
             "k": 5,
         },
     )
-    assert answer.json() == {"items": [], "evidence": "none"}
+    assert answer.json() == {"items": [], "nextCursor": None, "evidence": "none"}
     assert store.queries == [
         SearchQuery(
             query="x",
@@ -338,7 +340,39 @@ async def test_search_passes_every_field_on(http: httpx2.AsyncClient, store: Fak
             occurred_before=datetime(2026, 2, 1, tzinfo=UTC),
             attributes={"a": 1},
             max_per_document=3,
+            min_evidence=MinEvidence.WEAK,
         )
+    ]
+
+
+async def test_a_search_has_pages(http: httpx2.AsyncClient) -> None:
+    for n in range(5):
+        await http.post("/add", json={"title": f"Ferry {n}", "text": "x"})
+    asked: dict[str, Any] = {"query": "ferry", "limit": 2}
+    titles: list[str] = []
+    cursor = None
+    for size in (2, 2, 1):
+        answer = (await http.post("/search", json={**asked, "cursor": cursor})).json()
+        assert len(answer["items"]) == size
+        titles += [item["title"] for item in answer["items"]]
+        cursor = answer["nextCursor"]
+    assert cursor is None
+    assert sorted(titles) == [f"Ferry {n}" for n in range(5)]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", 5, ["x"], {}, False, "A" * 10_000])
+async def test_a_cursor_of_none_is_a_typed_error(http: httpx2.AsyncClient, cursor: Any) -> None:
+    answer = await http.post("/search", json={"query": "x", "cursor": cursor})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_cursor"
+
+
+@pytest.mark.parametrize("path", ["/search", "/context"])
+async def test_an_unknown_least_evidence_is_refused(http: httpx2.AsyncClient, path: str) -> None:
+    answer = await http.post(path, json={"query": "x", "min_evidence": "none"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
+    assert answer.json()["error"]["details"] == [
+        {"field": "min_evidence", "problem": "must be one of: strong, weak"}
     ]
 
 

@@ -110,7 +110,11 @@ async def test_every_tool_answers_with_the_json_of_its_route(tools: MemoryTools,
 
     added = await call("memory_add", title="Deploys", text="Fridays are frozen.")
     assert added["status"] == "created"
-    assert (await call("memory_search", query="frozen"))["items"][0]["documentId"] == added["documentId"]
+    other = await call("memory_add", title="Frozen", text="Also frozen.")
+    found = await call("memory_search", query="Fridays are frozen", limit=1)
+    assert found["items"][0]["documentId"] == added["documentId"]
+    assert "nextCursor" not in found, "of use to no model, and long"
+    assert (await call("memory_forget", document_id=other["documentId"]))["versions"] == 1
     assert "Fridays are frozen." in (await call("memory_context", query="frozen"))["context"]
     assert (await call("memory_list"))["events"][0]["documentId"] == added["documentId"]
     assert (await call("memory_feed"))["entries"][0]["versionId"] == added["versionId"]

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 import pytest
 
-from corbits_memory.core.enums import AddStatus, EvidenceLevel
+from corbits_memory.core.enums import AddStatus, EvidenceLevel, MinEvidence
+from corbits_memory.core.evidence import reaches
 from corbits_memory.core.limits import SNIPPET_CHARS
 from corbits_memory.core.positions import TimelinePosition
+from corbits_memory.core.shown import NOTHING_SHOWN
 from corbits_memory.errors import ExternalRefInUseError, NotSupportedError
 from corbits_memory.ports import (
     AddResult,
@@ -239,6 +241,36 @@ class DocumentStoreConformance(StoreSuite):
             except NotSupportedError:
                 continue
             assert found.items == (), filters
+
+    @conforms
+    async def test_the_least_evidence_holds_or_is_refused(self, store: DocumentStore) -> None:
+        world = self.world(store)
+        await world.add(note("A zebra grazes."), note("A zebra sleeps beside a giraffe."))
+        await world.found("zebra", lambda items: len(items) == 2)
+        for least in MinEvidence:
+            try:
+                found = await world.search("zebra giraffe", min_evidence=least)
+            except NotSupportedError:
+                continue
+            told = [item.attribution and item.attribution.evidence for item in found.items]
+            assert all(reaches(level or found.evidence, least) for level in told), least
+            assert found.items or found.evidence is EvidenceLevel.NONE
+
+    @conforms
+    async def test_no_page_shows_a_hit_again(self, store: DocumentStore) -> None:
+        """A store without pages never says that there is more."""
+        world = self.world(store)
+        await world.add(*(note(f"zebra number{n}") for n in range(5)))
+        await world.found("zebra", lambda items: len(items) == 5)
+        found = await world.search("zebra", limit=2)
+        seen, shown = ids(found.items), NOTHING_SHOWN
+        while found.more:
+            assert found.items, "there would be no end"
+            shown = shown.and_these((item.document_id, item.chunk_id, item.text) for item in found.items)
+            found = await world.search("zebra", limit=2, shown=shown)
+            seen += ids(found.items)
+        assert len(seen) == len(set(seen))
+        assert len(seen) in {2, 5}
 
     # --- apart ---
 
