@@ -109,11 +109,12 @@ async def send(host: Host, open_client: OpenClient) -> Send:
 
 
 async def test_a_search_is_read_page_by_page(send: Send, colour: str) -> None:
+    kind = f"barge-{colour}"
     for n in range(3):
-        await send(routes.add(title=f"Barge {n}", text=f"The barge number{n} is {colour}."))
-    found = await send(routes.search(f"barge {colour}", limit=2))
+        await send(routes.add(title=f"Barge {n}", text=f"The barge number{n} floats.", kind=kind))
+    found = await send(routes.search("barge", kinds=[kind], limit=2))
     assert found.next_cursor is not None
-    rest = await send(routes.search(f"barge {colour}", limit=2, cursor=found.next_cursor))
+    rest = await send(routes.search("barge", kinds=[kind], limit=2, cursor=found.next_cursor))
     assert sorted(item.title for item in (*found.items, *rest.items)) == ["Barge 0", "Barge 1", "Barge 2"]
     assert rest.next_cursor is None
     with pytest.raises(errors.InvalidCursorError):
