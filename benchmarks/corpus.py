@@ -79,7 +79,7 @@ async def load_corpus(
     with psycopg.connect(url, autocommit=True) as conn:
         register_vector(conn)
         conn.execute("SET synchronous_commit = off")
-        indexes = _drop_search_indexes(conn, model_key)
+        indexes = drop_search_indexes(conn, model_key)
         with conn.transaction():
             conn.execute(
                 "CREATE TEMP TABLE stage (n integer, title text, head text, body text, text text, words integer, "
@@ -155,7 +155,7 @@ def _text(material: Material, chance: random.Random) -> str:
     return " ".join(sentence)
 
 
-def _drop_search_indexes(conn: psycopg.Connection, model_key: str) -> list[LiteralString]:
+def drop_search_indexes(conn: psycopg.Connection, model_key: str) -> list[LiteralString]:
     """Drop what is faster built than filled, and answer how to make it again."""
     rows = conn.execute(
         "SELECT i.indexrelid::regclass::text, replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') "

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from benchmarks.captures import measure_captures
 from benchmarks.corpus import SHARES, Material, gather_material, load_corpus
 from benchmarks.embeddings import DiskCachedEmbedder, cached_embedder
-from benchmarks.report import Table
+from benchmarks.report import Table, verdict
 from benchmarks.scans import BareScans, Scan
 from benchmarks.server import PRINCIPAL, Server, bench_server, open_store
 from corbits_memory.core.relevance import percentile
@@ -171,7 +171,7 @@ def _engine_table(timings: dict[tuple[int, str], Timing]) -> Table:
             f"{chunks:,}" if kind == LARGE else beside,
             *(_milliseconds(v) for v in (timing.search, timing.lexical, timing.dense, timing.scans)),
             f"{ratio:.2f}",
-            _verdict(held=ratio <= ENGINE_TARGET) if kind == LARGE else "",
+            verdict(held=ratio <= ENGINE_TARGET) if kind == LARGE else "",
         )
     return table
 
@@ -181,7 +181,7 @@ def _ratio_table(timings: dict[tuple[int, str], Timing], sizes: Sequence[int]) -
     first, last = sizes[0], sizes[-1]
     for size in sizes[1:]:
         ratio = _median(timings[size, LARGE].search) / _median(timings[first, LARGE].search)
-        held = _verdict(held=ratio <= GROWTH_TARGET) if size == 1_000_000 else ""
+        held = verdict(held=ratio <= GROWTH_TARGET) if size == 1_000_000 else ""
         table.add(
             f"{size:,} chunks against {first:,}", f"{ratio:.2f}", f"≤ {GROWTH_TARGET:.0f} at 1,000,000 {held}"
         )
@@ -189,7 +189,7 @@ def _ratio_table(timings: dict[tuple[int, str], Timing], sizes: Sequence[int]) -
     table.add(
         f"{SMALL_CHUNKS:,} chunks beside {last:,}, against alone",
         f"{ratio:.2f}",
-        f"≤ {NEIGHBOUR_TARGET} {_verdict(held=ratio <= NEIGHBOUR_TARGET)}",
+        f"≤ {NEIGHBOUR_TARGET} {verdict(held=ratio <= NEIGHBOUR_TARGET)}",
     )
     return table
 
@@ -223,7 +223,7 @@ def _measure_recall(
             f"{100 * visible / chunks:g} %",
             "exact" if exact else "HNSW",
             f"{share:.3f}",
-            f"≥ {RECALL_TARGET} {_verdict(held=share >= RECALL_TARGET)}",
+            f"≥ {RECALL_TARGET} {verdict(held=share >= RECALL_TARGET)}",
         )
 
 
@@ -261,7 +261,3 @@ def _median(values: Sequence[float]) -> float:
 
 def _milliseconds(values: Sequence[float]) -> str:
     return f"{1_000 * _median(values):.1f} ({1_000 * percentile(values, 0.95):.1f})"
-
-
-def _verdict(*, held: bool) -> str:
-    return "holds" if held else "**does not hold**"
