@@ -5,6 +5,7 @@ documents, versions, chunks, search rows, vectors. Every copy has ids of its own
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -69,7 +70,9 @@ async def measure_promotion(server: Server, table: Table, documents: int) -> Non
         store, reader, writer = [await open_store(stack, url, RemoteModel()) for _ in range(3)]
         await add_all(store, many(turns, BASE))
         run, _ = await run_to_its_end([store])
+        began = time.perf_counter()
         counts = await _multiply(url, RemoteModel.model_key, documents // BASE - 1)
+        sys.stderr.write(f"promotion: {documents:,} documents twice in {time.perf_counter() - began:.0f} s\n")
         await store.statistics.refresh(TENANT)
         await _ask(reader, questions)
         calm = await _watched(reader, writer, questions, asyncio.create_task(asyncio.sleep(CALM_SECONDS)))
