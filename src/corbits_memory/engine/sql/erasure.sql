@@ -54,8 +54,10 @@ UPDATE memory.term_stat t SET df = t.df - gone.rows FROM gone
 WHERE t.tenant_id = %(tenant)s AND t.generation = gone.generation AND t.term = gone.term
 
 -- name: drop_empty_terms
--- What stands nowhere any more is not told of.
-DELETE FROM memory.term_stat t WHERE t.tenant_id = %(tenant)s AND t.df <= 0
+-- What stands nowhere any more is not told of; nor are counts of no epoch, that a promotion made ahead.
+DELETE FROM memory.term_stat t USING memory.tenant_state s
+WHERE t.tenant_id = %(tenant)s AND s.tenant_id = %(tenant)s
+  AND (t.df <= 0 OR t.generation <> s.live_generation)
 
 -- name: superseded_since_counted
 -- Whether the counts hold text of this document that had left the searched rows before: then all is counted anew.
