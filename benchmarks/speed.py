@@ -1,5 +1,5 @@
 """How fast: search beside its bare index scans, growth, a small tenant beside a large one, recall of the vector
-index, and the rate of capture. All ratios are of one run on one machine."""
+index, bytes a chunk, and the rate of capture. All ratios are of one run on one machine."""
 
 import sys
 import time
@@ -16,6 +16,7 @@ from benchmarks.embeddings import DiskCachedEmbedder, cached_embedder
 from benchmarks.report import Table, verdict
 from benchmarks.scans import BareScans, Scan
 from benchmarks.server import PRINCIPAL, Server, bench_server, open_store
+from benchmarks.sizes import REAL, Corpus, corpus_of, real_corpus, size_table, sizes_of
 from corbits_memory.core.relevance import percentile
 from corbits_memory.engine.search.retrieval import EXACT_ROWS
 from corbits_memory.engine.store import PostgresDocumentStore
@@ -49,7 +50,7 @@ class Setting:
     url: str
     small: str
     large: str | None
-    chunks: int
+    corpus: Corpus
 
 
 async def run_speed(*, quick: bool = False, full: bool = False) -> str:
@@ -60,10 +61,14 @@ async def run_speed(*, quick: bool = False, full: bool = False) -> str:
     vectors = await embedder.embed(questions, purpose="query")
     sizes = [10_000] if quick else [10_000, 100_000, *([1_000_000] if full else [])]
     timings: dict[tuple[int, str], Timing] = {}
+    corpora: dict[str, Corpus] = {}
     recall = Table(("chunks", "visible", "dense channel", "recall@10 against exact", "target"))
     with bench_server() as server:
+        corpora[REAL], told = await real_corpus(server, embedder, quick=quick)
         for chunks in (0, *sizes):
             setting = await _prepare(server, embedder, material, chunks)
+            if chunks:
+                corpora[f"{chunks:,} chunks"] = setting.corpus
             async with open_store(setting.url, embedder) as store:
                 with psycopg.connect(setting.url, autocommit=True, prepare_threshold=None) as conn:
                     for tenant_id in filter(None, (setting.small, setting.large)):
@@ -88,6 +93,8 @@ async def run_speed(*, quick: bool = False, full: bool = False) -> str:
             _engine_table(timings).markdown(),
             _ratio_table(timings, sizes).markdown(),
             recall.markdown(),
+            f"{told} The other columns: rows of the search tables alone, by COPY and index builds.",
+            size_table(corpora).markdown(),
             captures,
             versions,
         )
@@ -99,12 +106,16 @@ async def _prepare(server: Server, embedder: DiskCachedEmbedder, material: Mater
     url = await server.create_database(name)
     small, large = _neighbours(url)
     async with open_store(url, embedder) as store:
+        await store.embedding.enqueue_missing(small)  # makes the model's table
+        with psycopg.connect(url) as conn:
+            empty = sizes_of(conn)
         for tenant_id, size in ((small, SMALL_CHUNKS), (large, chunks)):
             if size:
                 began = time.perf_counter()
                 await load_corpus(store, url, tenant_id, material, chunks=size, model_key=embedder.model_key)
                 sys.stderr.write(f"{name}: {size} chunks in {time.perf_counter() - began:.0f} s\n")
-    return Setting(name, url, small, large if chunks else None, chunks)
+    with psycopg.connect(url) as conn:
+        return Setting(name, url, small, large if chunks else None, corpus_of(conn, empty))
 
 
 def _neighbours(url: str) -> tuple[str, str]:
