@@ -35,6 +35,8 @@ THREAD = 20
 """Texts in a thread; every third has none."""
 SHARES = {"every:10": 10, "every:100": 100, "every:1000": 1_000}
 """Access tags, and which texts carry them."""
+IN_MEMORY = 200_000
+"""Chunks whose vector index is built within the memory that the product gives to it; a larger graph is given more."""
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _AUTHORS = ("Ada", "Grace", "Alan", "Edsger", "Barbara")
 _BLOCK = 5_000
@@ -79,7 +81,9 @@ async def load_corpus(
     with psycopg.connect(url, autocommit=True) as conn:
         register_vector(conn)
         conn.execute("SET synchronous_commit = off")
-        indexes = _drop_search_indexes(conn, model_key)
+        if chunks > IN_MEMORY:
+            conn.execute("SET maintenance_work_mem = '2GB'")
+        indexes = drop_search_indexes(conn, model_key)
         with conn.transaction():
             conn.execute(
                 "CREATE TEMP TABLE stage (n integer, title text, head text, body text, text text, words integer, "
@@ -155,7 +159,7 @@ def _text(material: Material, chance: random.Random) -> str:
     return " ".join(sentence)
 
 
-def _drop_search_indexes(conn: psycopg.Connection, model_key: str) -> list[LiteralString]:
+def drop_search_indexes(conn: psycopg.Connection, model_key: str) -> list[LiteralString]:
     """Drop what is faster built than filled, and answer how to make it again."""
     rows = conn.execute(
         "SELECT i.indexrelid::regclass::text, replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') "

@@ -22,7 +22,7 @@ PARTS = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("part", nargs="?", default="all", choices=(*PARTS, "all"))
     parser.add_argument("--quick", action="store_true", help="small subsets; prints, and writes no document")
@@ -31,7 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="*", default=(), help="retrieval: sets whose names begin so")
     parser.add_argument("--details", type=Path, help="retrieval: a JSON file for each question's scores")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = build_parser().parse_args(arguments)
     chosen = PARTS if options.part == "all" else (options.part,)
     for part in chosen:
         try:

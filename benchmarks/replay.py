@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+import zlib
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-import psycopg
+import numpy as np
 from psycopg.rows import dict_row
 
 from benchmarks.datasets import load_conversations
@@ -18,15 +19,17 @@ from corbits_memory.core.enums import RunStatus
 from corbits_memory.engine.embedding import passage_of
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.ports import Embedder, EmbedPurpose, NewDocument, SearchQuery, TextPart
+from corbits_memory.ports import Embedder, EmbedPurpose, NewDocument
 from corbits_memory.ports.transform import TransformRun, TransformScope
 from corbits_memory.validation import transform_params
 
 TENANT = "bench"
 PARAMS = {"chunk": {"strategy": "token.recursive"}}
-TARGET_RATE, TARGET_STALL = 0.8, 0.1
+TARGET_RATE = 0.8
 CALL_SECONDS = 0.02
-COPIES, QUICK_COPIES = 500, 5
+DIMS = 64
+PROMOTED, QUICK_PROMOTED = 500_000, 25_000
+"""Documents in each of the two generations that take each other's place."""
 
 
 class RemoteModel:
@@ -46,27 +49,35 @@ class RemoteModel:
                 self.most_in_flight = max(self.most_in_flight, self.in_flight)
                 await asyncio.sleep(CALL_SECONDS)
                 self.in_flight -= 1
-            return [[0.1 + (len(text) % 97) / 97] + [0.1] * 63 for text in batch]
+            return [_vector(text) for text in batch]
 
         batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
         return [vector for answer in await asyncio.gather(*map(call, batches)) for vector in answer]
 
     async def dims(self) -> int:
-        return 64
+        return DIMS
 
     async def aclose(self) -> None:
         pass
 
 
+def _vector(text: str) -> list[float]:
+    """Of no meaning, and the same for the same text."""
+    drawn: list[float] = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(DIMS).tolist()
+    return drawn
+
+
 async def run_replay(*, quick: bool = False) -> str:
     """Markdown of the figures."""
+    from benchmarks.promotion import measure_promotion
+
     documents = [d for data in load_conversations(1) for d in data.documents]
     table = Table(("replay", "figure", "held against", "ratio", "target"))
     with bench_server() as server:
         await _against_model(server, table, documents[: 64 if quick else 256])
         await _workers(server, table, many(documents, 1_000 if quick else 6_000))
         await _memory(server, table, 2_000 if quick else 10_000)
-        await _moves(server, table, many(documents, 1_000), QUICK_COPIES if quick else COPIES)
+        await measure_promotion(server, table, QUICK_PROMOTED if quick else PROMOTED)
     return table.markdown()
 
 
@@ -135,70 +146,6 @@ async def _memory(server: Server, table: Table, captures: int) -> None:
     )  # fmt: skip
 
 
-async def _moves(server: Server, table: Table, documents: Sequence[NewDocument], copies: int) -> None:
-    url = await server.create_database("replay_moves")
-    async with AsyncExitStack() as stack:
-        store, reader, writer = [await open_store(stack, url, RemoteModel()) for _ in range(3)]
-        await add_all(store, documents)
-        run, _ = await run_to_its_end([store])
-        versions = await _multiply(url, copies)
-        calm = await _watched(reader, writer, asyncio.sleep(3))
-        transforms = store.transforms
-
-        async def move() -> list[float]:
-            took = []
-            for verb in (transforms.promote_generation, transforms.demote_generation) * 3:
-                began = time.perf_counter()
-                await verb(tenant_id=TENANT, actor_id="bench", generation=run.generation)
-                took.append(time.perf_counter() - began)
-                await asyncio.sleep(0.3)
-            return took
-
-        moving = asyncio.create_task(move())
-        stalls = await _watched(reader, writer, moving)
-        took = await moving
-    name = f"{versions:,} versions in two generations"
-    table.add(f"promote and demote, {name}", f"{max(took):.2f} s at most", "", "", "")
-    for kind, stall, before in zip(("search", "add"), stalls, calm, strict=True):
-        table.add(
-            f"longest {kind} meanwhile", f"{stall * 1000:.0f} ms", f"{before * 1000:.0f} ms, without",
-            "", f"{TARGET_STALL * 1000:.0f} ms more",
-        )  # fmt: skip
-
-
-async def _watched(
-    reader: PostgresDocumentStore, writer: PostgresDocumentStore, work: Awaitable[object]
-) -> tuple[float, float]:
-    """The longest search and the longest add while something goes on."""
-    stop = asyncio.Event()
-
-    async def search() -> float:
-        longest = 0.0
-        while not stop.is_set():
-            began = time.perf_counter()
-            await reader.search(
-                tenant_id=TENANT, principal_id=PRINCIPAL, query=SearchQuery(query="what did she say")
-            )
-            longest = max(longest, time.perf_counter() - began)
-        return longest
-
-    async def add() -> float:
-        longest, number = 0.0, 0
-        while not stop.is_set():
-            number += 1
-            began = time.perf_counter()
-            await add_all(writer, [NewDocument(title="t", parts=(TextPart(text=f"Added {number}."),))])
-            longest = max(longest, time.perf_counter() - began)
-            await asyncio.sleep(0.01)
-        return longest
-
-    watching = asyncio.gather(search(), add())
-    await work
-    stop.set()
-    longest_search, longest_add = await watching
-    return longest_search, longest_add
-
-
 async def run_to_its_end(stores: Sequence[PostgresDocumentStore]) -> tuple[TransformRun, float]:
     """A run, worked on by as many workers as there are stores; and how long it took."""
     first = stores[0]
@@ -214,36 +161,6 @@ async def run_to_its_end(stores: Sequence[PostgresDocumentStore]) -> tuple[Trans
         run = await first.transforms.transform_run(tenant_id=TENANT, run_id=run.id)
     assert run.status is RunStatus.COMPLETED, run.error
     return run, time.perf_counter() - began
-
-
-async def _multiply(url: str, copies: int) -> int:
-    """Many more documents, with a version in either generation: what a pointer that moves must not touch."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
-        plan: dict[str, dict[str, str | None]] = {
-            "document": {"id": "id || '_' || i", "external_ref": "external_ref || '_' || i", "tags": None},
-            "version": {
-                "id": "id || '_' || i",
-                "document_id": "document_id || '_' || i",
-                "origin_id": "origin_id || '_' || i",
-                "feed_seq": "NULL::bigint",
-            },
-        }
-        for table, changed in plan.items():
-            rows = await conn.execute(
-                "SELECT column_name FROM information_schema.columns WHERE table_schema = 'memory' AND table_name = %s "
-                "ORDER BY ordinal_position",
-                [table],
-            )
-            names = [name for (name,) in await rows.fetchall() if changed.get(name, "") is not None]
-            values = [changed.get(name) or name for name in names]
-            text = (
-                f"INSERT INTO memory.{table} ({', '.join(names)}) SELECT {', '.join(values)} "
-                f"FROM memory.{table}, generate_series(1, {copies:d}) AS i"
-            )
-            await conn.execute(text.encode())
-        await conn.execute("ANALYZE memory.document, memory.version")
-        row = await (await conn.execute("SELECT count(*) FROM memory.version")).fetchone()
-    return int(row[0]) if row else 0
 
 
 async def open_store(stack: AsyncExitStack, url: str, embedder: Embedder) -> PostgresDocumentStore:

@@ -29,6 +29,10 @@ class Table:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def verdict(*, held: bool) -> str:
+    return "holds" if held else "**does not hold**"
+
+
 def machine() -> str:
     """Cores, processor and memory of this machine, and the Python that ran."""
     cores = os.cpu_count() or 1

@@ -1,5 +1,5 @@
 """How fast: search beside its bare index scans, growth, a small tenant beside a large one, recall of the vector
-index, and the rate of capture. All ratios are of one run on one machine."""
+index, bytes a chunk, and the rate of capture. All ratios are of one run on one machine."""
 
 import sys
 import time
@@ -13,9 +13,10 @@ from psycopg.types.json import Jsonb
 from benchmarks.captures import measure_captures
 from benchmarks.corpus import SHARES, Material, gather_material, load_corpus
 from benchmarks.embeddings import DiskCachedEmbedder, cached_embedder
-from benchmarks.report import Table
+from benchmarks.report import Table, verdict
 from benchmarks.scans import BareScans, Scan
 from benchmarks.server import PRINCIPAL, Server, bench_server, open_store
+from benchmarks.sizes import REAL, Corpus, corpus_of, real_corpus, size_table, sizes_of
 from corbits_memory.core.relevance import percentile
 from corbits_memory.engine.search.retrieval import EXACT_ROWS
 from corbits_memory.engine.store import PostgresDocumentStore
@@ -49,7 +50,7 @@ class Setting:
     url: str
     small: str
     large: str | None
-    chunks: int
+    corpus: Corpus
 
 
 async def run_speed(*, quick: bool = False, full: bool = False) -> str:
@@ -60,10 +61,14 @@ async def run_speed(*, quick: bool = False, full: bool = False) -> str:
     vectors = await embedder.embed(questions, purpose="query")
     sizes = [10_000] if quick else [10_000, 100_000, *([1_000_000] if full else [])]
     timings: dict[tuple[int, str], Timing] = {}
+    corpora: dict[str, Corpus] = {}
     recall = Table(("chunks", "visible", "dense channel", "recall@10 against exact", "target"))
     with bench_server() as server:
+        corpora[REAL], told = await real_corpus(server, embedder, quick=quick)
         for chunks in (0, *sizes):
             setting = await _prepare(server, embedder, material, chunks)
+            if chunks:
+                corpora[f"{chunks:,} chunks"] = setting.corpus
             async with open_store(setting.url, embedder) as store:
                 with psycopg.connect(setting.url, autocommit=True, prepare_threshold=None) as conn:
                     for tenant_id in filter(None, (setting.small, setting.large)):
@@ -88,6 +93,8 @@ async def run_speed(*, quick: bool = False, full: bool = False) -> str:
             _engine_table(timings).markdown(),
             _ratio_table(timings, sizes).markdown(),
             recall.markdown(),
+            f"{told} The other columns: rows of the search tables alone, by COPY and index builds.",
+            size_table(corpora).markdown(),
             captures,
             versions,
         )
@@ -99,12 +106,16 @@ async def _prepare(server: Server, embedder: DiskCachedEmbedder, material: Mater
     url = await server.create_database(name)
     small, large = _neighbours(url)
     async with open_store(url, embedder) as store:
+        await store.embedding.enqueue_missing(small)  # makes the model's table
+        with psycopg.connect(url) as conn:
+            empty = sizes_of(conn)
         for tenant_id, size in ((small, SMALL_CHUNKS), (large, chunks)):
             if size:
                 began = time.perf_counter()
                 await load_corpus(store, url, tenant_id, material, chunks=size, model_key=embedder.model_key)
                 sys.stderr.write(f"{name}: {size} chunks in {time.perf_counter() - began:.0f} s\n")
-    return Setting(name, url, small, large if chunks else None, chunks)
+    with psycopg.connect(url) as conn:
+        return Setting(name, url, small, large if chunks else None, corpus_of(conn, empty))
 
 
 def _neighbours(url: str) -> tuple[str, str]:
@@ -171,7 +182,7 @@ def _engine_table(timings: dict[tuple[int, str], Timing]) -> Table:
             f"{chunks:,}" if kind == LARGE else beside,
             *(_milliseconds(v) for v in (timing.search, timing.lexical, timing.dense, timing.scans)),
             f"{ratio:.2f}",
-            _verdict(held=ratio <= ENGINE_TARGET) if kind == LARGE else "",
+            verdict(held=ratio <= ENGINE_TARGET) if kind == LARGE else "",
         )
     return table
 
@@ -181,7 +192,7 @@ def _ratio_table(timings: dict[tuple[int, str], Timing], sizes: Sequence[int]) -
     first, last = sizes[0], sizes[-1]
     for size in sizes[1:]:
         ratio = _median(timings[size, LARGE].search) / _median(timings[first, LARGE].search)
-        held = _verdict(held=ratio <= GROWTH_TARGET) if size == 1_000_000 else ""
+        held = verdict(held=ratio <= GROWTH_TARGET) if size == 1_000_000 else ""
         table.add(
             f"{size:,} chunks against {first:,}", f"{ratio:.2f}", f"≤ {GROWTH_TARGET:.0f} at 1,000,000 {held}"
         )
@@ -189,7 +200,7 @@ def _ratio_table(timings: dict[tuple[int, str], Timing], sizes: Sequence[int]) -
     table.add(
         f"{SMALL_CHUNKS:,} chunks beside {last:,}, against alone",
         f"{ratio:.2f}",
-        f"≤ {NEIGHBOUR_TARGET} {_verdict(held=ratio <= NEIGHBOUR_TARGET)}",
+        f"≤ {NEIGHBOUR_TARGET} {verdict(held=ratio <= NEIGHBOUR_TARGET)}",
     )
     return table
 
@@ -223,7 +234,7 @@ def _measure_recall(
             f"{100 * visible / chunks:g} %",
             "exact" if exact else "HNSW",
             f"{share:.3f}",
-            f"≥ {RECALL_TARGET} {_verdict(held=share >= RECALL_TARGET)}",
+            f"≥ {RECALL_TARGET} {verdict(held=share >= RECALL_TARGET)}",
         )
 
 
@@ -261,7 +272,3 @@ def _median(values: Sequence[float]) -> float:
 
 def _milliseconds(values: Sequence[float]) -> str:
     return f"{1_000 * _median(values):.1f} ({1_000 * percentile(values, 0.95):.1f})"
-
-
-def _verdict(*, held: bool) -> str:
-    return "holds" if held else "**does not hold**"

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ def model() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def environ(model: ModelServer) -> dict[str, str]:
-    return {"EMBED_BASE_URL": model.url, "EMBED_MODEL": "words"}
+    return {"EMBED_BASE_URL": model.url, "EMBED_MODEL": "words", "EMBED_TIMEOUT_MS": "60000"}
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,58 @@ def test_from_a_config_to_a_promotion_and_back(
     assert (code, "not the one that is promoted" in errors) == (1, True)
     for word in ("pause", "resume", "cancel", "retry"):
         assert transform(word, made["id"])[0] == 1
+
+
+@pytest.fixture
+def held(model: ModelServer) -> Iterator[threading.Event]:
+    """A model that answers nobody who derives ``TEXT`` until this is set."""
+    opened = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        if any(TEXT[:8] in text for text in request.body["input"]):
+            opened.wait(60)
+        return embed_words(request)
+
+    model.script(answer)
+    yield opened
+    opened.set()
+    model.script(embed_words)
+
+
+def test_a_run_is_paused_resumed_cancelled_and_tried_again(
+    transform: Callable[..., Told], server: Server, token: str, held: threading.Event
+) -> None:
+    """While its model answers nothing it runs, so that each state lasts until it was looked at."""
+    held.set()
+    body = {"title": "Vault", "text": TEXT, "external_ref": "n1"}
+    with server.client(token) as client:
+        client.post("/api/tenants/default/memory/add", json=body).raise_for_status()
+        held.clear()
+        config = one_json(transform("create", "held", "--params", json.dumps(PLAIN), "--json")[1])
+        run_id = one_json(transform("run", config["id"], "--no-wait", "--json")[1])["id"]
+
+        def change(word: str) -> tuple[str, bool, str | None]:
+            code, out, errors = transform(word, run_id, "--json")
+            assert (code, errors) == (0, "")
+            told = one_json(out)
+            assert told["id"] == run_id
+            return told["status"], told["paused"], told["error"]
+
+        def status() -> str:
+            return str(client.get(f"/api/tenants/default/memory/transform-runs/{run_id}").json()["status"])
+
+        assert change("pause") == ("running", True, None)
+        assert f"{run_id}  paused\n" in transform("show", run_id)[1]
+        assert change("resume") == ("running", False, None)
+        assert f"{run_id}  running\n" in transform("show", run_id)[1]
+        assert change("pause") == ("running", True, None)
+        code, out, _ = transform("resume", run_id)
+        assert (code, out.splitlines()[0]) == (0, f"{run_id}  running")
+        assert change("cancel") == ("failed", False, "cancelled")
+        assert transform("cancel", run_id)[0] == 1
+        assert change("retry") == ("running", False, None)
+        held.set()
+        wait_until(lambda: status() == "completed")
 
 
 def test_two_generations_are_asked_the_same(

@@ -22,17 +22,20 @@ __all__ = ["database_url", "migrated_template", "word_server"]
 PARAMS = {"chunk": {"strategy": "token.recursive", "maxTokens": 10}, "embed": {"apiKey": "sekret"}}
 
 
-@pytest.fixture
-async def app(database_url: str, word_server: ModelServer) -> AsyncIterator[Any]:
-    """A memory with a worker, on a real database."""
-    embed = EmbedConfig(base_url=word_server.url, model="words")
-    store = PostgresDocumentStore(
-        EngineConfig(database_url=database_url, embed=embed),
+def store_of(database_url: str, model_url: str, *, run_worker: bool) -> PostgresDocumentStore:
+    embed = EmbedConfig(base_url=model_url, model="words")
+    return PostgresDocumentStore(
+        EngineConfig(database_url=database_url, embed=embed, run_worker=run_worker),
         embedder=build_embedder(embed),
         reranker=None,
         models=ConfiguredModels(),
     )
-    async with Memory(store) as memory:
+
+
+@pytest.fixture
+async def app(database_url: str, word_server: ModelServer) -> AsyncIterator[Any]:
+    """A memory with a worker, on a real database."""
+    async with Memory(store_of(database_url, word_server.url, run_worker=True)) as memory:
         yield memory_app(memory, identity=identity)
 
 
@@ -91,6 +94,51 @@ async def test_from_a_config_to_a_promotion_and_back(ann: httpx2.AsyncClient) ->
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "transform_run")
     told = repr([made, again, diff, run, promoted, (await ann.get("/transforms")).text])
     assert "sekret" not in told
+
+
+async def test_a_run_is_paused_resumed_cancelled_and_tried_again(
+    database_url: str, word_server: ModelServer
+) -> None:
+    """Nobody works on it but the test, so that each state lasts until it was looked at."""
+    store = store_of(database_url, word_server.url, run_worker=False)
+    async with Memory(store) as memory, client_of(memory_app(memory, identity=identity)) as ann:
+        await ann.post("/add", json={"title": "Vault", "text": "The vault opens at nine."})
+        params = {"chunk": PARAMS["chunk"]}
+        config = (await ann.post("/transforms", json={"name": "small", "params": params})).json()
+        run = (await ann.post(f"/transforms/{config['id']}/runs")).json()
+        path = f"/transform-runs/{run['id']}"
+
+        async def change(word: str) -> dict[str, Any]:
+            answer = await ann.post(f"{path}/{word}")
+            assert answer.status_code == 200, answer.text
+            told: dict[str, Any] = answer.json()
+            assert (await ann.get(path)).json() == told
+            return told
+
+        async def work() -> tuple[str, int]:
+            await store.replays.slices.work("acme", run["id"])
+            told = (await ann.get(path)).json()
+            return told["status"], told["version_count"]
+
+        assert (run["status"], run["paused"]) == ("running", False)
+        for word in ("pause", "pause"):
+            told = await change(word)
+            assert (told["status"], told["paused"]) == ("running", True)
+        assert await work() == ("running", 0)
+        told = await change("resume")
+        assert (told["status"], told["paused"]) == ("running", False)
+        told = await change("cancel")
+        assert (told["status"], told["paused"], told["error"]) == ("failed", False, "cancelled")
+        assert told["completed_at"] is not None
+        assert await work() == ("failed", 0)
+        for word in ("pause", "resume", "cancel"):
+            assert (await ann.post(f"{path}/{word}")).status_code == 409
+        told = await change("retry")
+        assert (told["status"], told["paused"], told["error"]) == ("running", False, None)
+        assert told["completed_at"] is None
+        await change("pause")
+        await change("resume")
+        assert await work() == ("completed", 1)
 
 
 async def test_bad_input_is_told(ann: httpx2.AsyncClient) -> None:

@@ -66,7 +66,9 @@ class ModelServer:
     def answer(self, request: Request) -> Answer:
         with self.lock:
             self.requests.append(request)
-            return self.scripts[min(len(self.requests), len(self.scripts)) - 1](request)
+            script = self.scripts[min(len(self.requests), len(self.scripts)) - 1]
+        # Not under the lock: one that waits holds up nobody else.
+        return script(request)
 
     def __enter__(self) -> "ModelServer":
         self._thread.start()

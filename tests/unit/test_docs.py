@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.main import build_parser
 
 from corbits_memory.access.conditions import STOCK_CONDITIONS
 from corbits_memory.access.explain import Reason
@@ -65,6 +66,21 @@ def test_every_dependency_has_its_reason() -> None:
     decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
     names = {d.split(">")[0].split("=")[0].split("[")[0] for d in named} - {"corbits-memory"}
     assert sorted(name for name in names if name not in decisions) == []
+
+
+def test_every_part_of_the_benchmarks_is_named_and_has_its_figures() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"measures one part of (\w+): ([^.]+)\.", page)
+    (choices,) = [action.choices for action in build_parser()._actions if action.dest == "part"]
+    assert choices is not None
+    parts = [part for part in choices if part != "all"]
+    assert re.findall(r"`(\w+)`", named[1]) == parts
+    assert named[0] == {10: "ten", 11: "eleven", 12: "twelve"}[len(parts)]
+    headings = re.findall(r"^## (.+)$|^<!-- (\w+): begin -->$", page, re.MULTILINE)
+    told = [heading.lower() or marker for heading, marker in headings]
+    # Each heading stands above the figures of the same name.
+    assert told[::2] == told[1::2]
+    assert sorted(told[::2]) == sorted(parts)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -21,11 +21,11 @@ from corbits_memory.cli import (
     serve,
     tenant,
     token,
-    transform,
     webhook,
     worker,
 )
 from corbits_memory.cli.imports import command as imports
+from corbits_memory.cli.transform import command as transform
 
 app = typer.Typer(
     name="corbits-memory",

@@ -3,8 +3,8 @@
 import logging
 
 from corbits_memory.engine.pool import Database
-from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.search.retrieval import EXACT_ROWS
+from corbits_memory.engine.statements import Statements
 
 logger = logging.getLogger("corbits_memory.statistics")
 
@@ -14,32 +14,47 @@ class StatisticsService:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queries = load_queries("statistics")
 
     async def refresh_stale(self) -> int:
         """Recount every tenant that needs it; how many did."""
         async with self._database.operator() as conn:
-            rows = await (
-                await conn.execute(self._queries["stale_tenants"], {"small": EXACT_ROWS})
-            ).fetchall()
-        for (tenant_id,) in rows:
-            await self.refresh(tenant_id)
+            rows = await Statements(conn, "", "statistics").fetch("stale_tenants", small=EXACT_ROWS)
+        for row in rows:
+            await self.refresh(row["tenant_id"])
         return len(rows)
 
     async def refresh_counted(self, tenant_id: str) -> None:
         """Recount a tenant if it was ever counted: small ones need no counts."""
         async with self._database.tenant(tenant_id) as conn:
-            row = await (await conn.execute(self._queries["counted"], {"tenant": tenant_id})).fetchone()
-        if row is not None:
+            counted = await Statements(conn, tenant_id, "statistics").fetch("counted")
+        if counted:
             await self.refresh(tenant_id)
 
     async def refresh(self, tenant_id: str) -> None:
-        parameters = {"tenant": tenant_id}
+        """Count the live generation, and it alone."""
         async with self._database.tenant(tenant_id) as conn:
-            # Two counts of one tenant at once would meet on term_stat's key.
-            await conn.execute(
-                "SELECT pg_advisory_xact_lock(hashtext('memory.term_stat'), hashtext(%s))", [tenant_id]
-            )
-            for query in ("forget_terms", "count_terms", "draw_sample", "stamp"):
-                await conn.execute(self._queries[query], parameters)
+            statements = Statements(conn, tenant_id, "statistics")
+            await statements.run("hold")
+            live = await statements.fetch("live")
+            if not live:
+                return
+            generation = live[0]["live_generation"]
+            await statements.run("forget_terms", generation=None)
+            await statements.run("count_terms", generation=generation)
+            await statements.run("draw_sample")
+            (counted,) = await statements.fetch("count_rows", generation=generation)
+            await statements.run("stamp", generation=generation, rows_counted=counted["count"])
         logger.info("term statistics of a tenant counted anew")
+
+    async def count_ahead(self, tenant_id: str, generation: str) -> None:
+        """Count a generation that is about to be live: searches need its counts from the first moment on.
+
+        They are of no epoch yet: :meth:`refresh` has to follow when it is live, and an erasure before that drops them.
+        A tenant that was never counted is left so: erasures wait for no count of its terms.
+        """
+        async with self._database.tenant(tenant_id) as conn:
+            statements = Statements(conn, tenant_id, "statistics", generation=generation)
+            if await statements.fetch("counted"):
+                await statements.run("hold")
+                await statements.run("forget_terms")
+                await statements.run("count_terms")

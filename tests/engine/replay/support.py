@@ -9,6 +9,7 @@ from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.ports.transform import TransformConfig, TransformRun
 from corbits_memory.validation import transform_params, transform_scope
 from tests.engine.support import T
+from tests.models.conftest import ModelServer
 
 Owner = psycopg.AsyncConnection[Any]
 OPS = "ops"
@@ -75,3 +76,13 @@ async def versions(owner: Owner, generation: str) -> list[tuple[Any, ...]]:
         "SELECT title, version, status FROM memory.version WHERE generation = %s ORDER BY title, version",
         generation,
     )
+
+
+async def active(owner: Owner) -> list[str]:
+    return [
+        row[0] for row in await rows(owner, "SELECT model_id FROM memory.embed_model WHERE status = 'active'")
+    ]
+
+
+def of_model(server: ModelServer) -> dict[str, Any]:
+    return {**SMALL, "embed": {"baseUrl": server.url, "model": "other"}}

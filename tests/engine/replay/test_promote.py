@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,15 +14,16 @@ from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import TransformPromoteError, TransformRunNotFoundError
 from corbits_memory.ports import AddResult, TimelineQuery
 from corbits_memory.ports.transform import TransformRun
-from tests.engine.conftest import DIMS, word_vector
 from tests.engine.replay.support import (
     OPS,
     PLAIN,
     SMALL,
     Owner,
+    active,
     begin,
     demote,
     live,
+    of_model,
     promote,
     replay,
     rows,
@@ -33,35 +33,10 @@ from tests.engine.replay.support import (
 from tests.engine.support import NOW, OpenStore, P, T, add, find, note, refs, titles, turn
 from tests.engine.test_access import access_of, grant
 from tests.engine.test_feed import ALL, feed
-from tests.models.conftest import Answer, ModelServer, Request
+from tests.models.conftest import ModelServer
 
 LONG = "The vault opens at nine. Maria keeps the key in her desk. Nobody else may have it, said Tom."
 ENG = "memory.space:eng"
-
-
-@pytest.fixture
-def other_server() -> Iterator[ModelServer]:
-    """Another model: other dimensions."""
-
-    def embed(request: Request) -> Answer:
-        texts = request.body["input"]
-        return Answer(
-            {"data": [{"index": i, "embedding": word_vector(text, 2 * DIMS)} for i, text in enumerate(texts)]}
-        )
-
-    with ModelServer() as server:
-        server.script(embed)
-        yield server
-
-
-def of_model(server: ModelServer) -> dict[str, Any]:
-    return {**SMALL, "embed": {"baseUrl": server.url, "model": "other"}}
-
-
-async def active(owner: Owner) -> list[str]:
-    return [
-        row[0] for row in await rows(owner, "SELECT model_id FROM memory.embed_model WHERE status = 'active'")
-    ]
 
 
 async def chunks_of(owner: Owner, version_id: str) -> int:

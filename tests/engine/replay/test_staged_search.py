@@ -1,18 +1,22 @@
 """Searches of a generation that is not live: its own tuning and model, the rules of access, nobody else's sight."""
 
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from corbits_memory.core.enums import SearchProfile
+from corbits_memory.core.enums import CreatedByKind, RankingSource, SearchProfile
+from corbits_memory.core.scale import prior_of, weighted
 from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.search import compat, default
-from corbits_memory.ports import TimelineQuery
+from corbits_memory.engine.store import PostgresDocumentStore
+from corbits_memory.ports import SearchResult, TimelineQuery
 from tests.engine.replay.support import PLAIN, SMALL, Owner, begin, promote, replay, rows, work
-from tests.engine.support import OpenStore, T, add, find, note, titles
+from tests.engine.support import NOW, OpenStore, T, add, find, note, titles
 from tests.engine.test_access import access_of, grant
 from tests.engine.test_search_pages import page, walk_on
-from tests.models.conftest import Answer, ModelServer
+from tests.models.conftest import Answer, ModelServer, Request
 
 LONG = "The vault opens at nine. Maria keeps the key in her desk. Nobody else may have it, said Tom."
 ENG, OPS_TAG = "memory.space:eng", "memory.space:ops"
@@ -156,17 +160,204 @@ async def test_it_has_its_own_tuning(store_of: OpenStore, monkeypatch: pytest.Mo
     assert used[-1].id == run.generation
 
 
-async def test_tuning_changes_scores(store_of: OpenStore) -> None:
-    """Old text loses more by a shorter half-life."""
+Tuned = Mapping[str, Any]
+
+
+async def staged(
+    store: PostgresDocumentStore, tuned: Tuned, text: str, *, profile: SearchProfile, limit: int = 10
+) -> SearchResult:
+    """What a search finds in a generation of its own with this tuning."""
+    run = await replay(store, {**PLAIN, **tuned})
+    return await find(
+        store, text, generation=run.generation, profile=profile, limit=limit, explain=profile == "default"
+    )
+
+
+def rerank_by(scores: Mapping[str, float]) -> Callable[[Request], Answer]:
+    """A reranker that knows what each text is worth by a word in it."""
+
+    def answer(request: Request) -> Answer:
+        texts = [text.lower() for text in request.body["texts"]]
+        return Answer(
+            [
+                {"index": index, "score": next(score for word, score in scores.items() if word in text)}
+                for index, text in enumerate(texts)
+            ]
+        )
+
+    return answer
+
+
+def parts(result: SearchResult, name: str) -> dict[str, float]:
+    """One part of each score, by title."""
+    return {item.title: item.explain["parts"][name] for item in result.items if item.explain}
+
+
+async def test_old_text_loses_more_by_a_shorter_half_life(store_of: OpenStore) -> None:
     store = await store_of()
-    await add(store, note(LONG, title="Vault"))
-    run = await replay(store, {**PLAIN, "recencyHalfLifeDays": 1 / 24})
-    other = await replay(store, {**PLAIN, "recencyHalfLifeDays": 36_500})
-    quick = (await find(store, "vault", generation=run.generation, explain=True)).items[0]
-    slow = (await find(store, "vault", generation=other.generation, explain=True)).items[0]
-    assert quick.explain is not None
-    assert slow.explain is not None
-    assert quick.explain["parts"]["temporal"] <= slow.explain["parts"]["temporal"]
+    days = {"New": 0, "Old": 1}
+    await add(
+        store,
+        *(
+            note(f"The vault of {title}.", title=title, occurred_at=NOW - timedelta(days=age))
+            for title, age in days.items()
+        ),
+    )
+    quick, slow = [
+        parts(
+            await staged(store, {"recencyHalfLifeDays": half}, "vault", profile=SearchProfile.DEFAULT),
+            "temporal",
+        )
+        for half in (1 / 24, 36_500)
+    ]
+    assert quick["New"] == slow["New"] > 1
+    # After a day, which is 24 half-lives, next to nothing of it is left.
+    assert quick["Old"] < 1 < slow["Old"]
+    assert quick["Old"] == pytest.approx(weighted(prior_of(2.0**-24), 0.3))
+    assert slow["Old"] == pytest.approx(weighted(prior_of(2.0 ** (-1 / 36_500)), 0.3))
+
+
+async def test_recency_decides_in_the_compat_profile(store_of: OpenStore, server: ModelServer) -> None:
+    """There time counts where a reranker answers."""
+    server.script(rerank_by({"gate": 0.9, "door": 0.85, "wall": 0.1}))
+    store = await store_of()
+    texts = {"Old": ("vault gate", 1), "New": ("vault door", 0), "Last": ("vault wall", 0)}
+    await add(
+        store,
+        *(
+            note(text, title=title, occurred_at=NOW - timedelta(days=age))
+            for title, (text, age) in texts.items()
+        ),
+    )
+    reranked = {"rerank": {"baseUrl": server.url, "apiStyle": "tei"}}
+    quick, slow = [
+        titles(
+            await staged(
+                store,
+                {**reranked, "mmrLambda": 0.0, "recencyHalfLifeDays": half},
+                "vault",
+                profile=SearchProfile.COMPAT,
+            )
+        )
+        for half in (1 / 24, 36_500)
+    ]
+    assert quick == ["New", "Old", "Last"]
+    assert slow == ["Old", "New", "Last"]
+
+
+@pytest.mark.parametrize("profile", list(SearchProfile))
+async def test_authority_counts_as_much_as_it_is_told_to(store_of: OpenStore, profile: SearchProfile) -> None:
+    """Whoever counts more stands first where authority counts, and what fits better where it doesn't."""
+    store = await store_of()
+    await add(
+        store,
+        note(
+            "The vault key, a key of brass, is here.",
+            title="Fits",
+            created_by_kind=CreatedByKind.ADAPTER,
+            occurred_at=NOW,
+        ),
+        note(
+            "The vault key, a thing of brass, is here.",
+            title="Counts",
+            created_by_kind=CreatedByKind.HUMAN,
+            actor_count=8,
+            ranking_source=RankingSource.CHANNEL,
+            has_social_signal=True,
+            occurred_at=NOW,
+        ),
+    )
+    none, full = [
+        await staged(store, {"authorityWeight": weight}, "vault key", profile=profile)
+        for weight in (0.0, 1.0)
+    ]
+    assert titles(none) == ["Fits", "Counts"]
+    assert titles(full) == ["Counts", "Fits"]
+    if profile is SearchProfile.DEFAULT:
+        assert parts(none, "authority") == {"Fits": 1.0, "Counts": 1.0}
+        assert parts(full, "authority")["Fits"] < 1 < parts(full, "authority")["Counts"]
+
+
+async def test_lambda_puts_different_things_first(store_of: OpenStore) -> None:
+    store = await store_of()
+    texts = {
+        "Key": "The vault key is in the desk of Maria.",
+        "Same": "The vault key is in the desk of Tom.",
+        "Other": "A vault opens at nine.",
+    }
+    await add(store, *(note(text, title=title, occurred_at=NOW) for title, text in texts.items()))
+    alike, different = [
+        titles(await staged(store, {"mmrLambda": lam}, "vault key desk", profile=SearchProfile.DEFAULT))
+        for lam in (1.0, 0.1)
+    ]
+    assert alike[2] == "Other"
+    assert different[1] == "Other"
+
+
+async def test_lambda_puts_different_things_first_in_the_compat_profile(
+    store_of: OpenStore, server: ModelServer
+) -> None:
+    """There by their vectors, where a reranker answers, and the other way round: a larger one is more different."""
+    server.script(rerank_by({"maria": 0.9, "tom": 0.8, "nine": 0.7, "wall": 0.1}))
+    store = await store_of()
+    texts = {
+        "Key": "vault key in the desk of maria",
+        "Same": "vault key in the desk of tom",
+        "Other": "vault opens at nine",
+        "Last": "vault wall",
+    }
+    await add(store, *(note(text, title=title, occurred_at=NOW) for title, text in texts.items()))
+    reranked = {"rerank": {"baseUrl": server.url, "apiStyle": "tei"}}
+    alike, different = [
+        titles(
+            await staged(
+                store, {**reranked, "mmrLambda": lam}, "vault", profile=SearchProfile.COMPAT, limit=3
+            )
+        )
+        for lam in (0.0, 1.0)
+    ]
+    assert alike == ["Key", "Same", "Other"]
+    assert different[:2] == ["Key", "Other"]
+
+
+@pytest.mark.parametrize(("profile", "limit", "before"), [("default", 20, 70), ("compat", 1, 5)])
+async def test_what_both_channels_put_further_down_is_found_by_fetching_more(
+    store_of: OpenStore, profile: str, limit: int, before: int
+) -> None:
+    """Twenty answers: sixty rows a channel or two hundred, and in the compat profile three or ten for one. What counts
+    most stands last among those that match."""
+    store = await store_of()
+    await add(
+        store,
+        *(
+            note(f"Vault key word{i}.", title=f"N{i}", created_by_kind=CreatedByKind.ADAPTER, occurred_at=NOW)
+            for i in range(before)
+        ),
+        note(
+            "Vault key, of which " + " ".join(f"more{i}" for i in range(9)) + " is said.",
+            title="Counts",
+            created_by_kind=CreatedByKind.HUMAN,
+            actor_count=8,
+            ranking_source=RankingSource.CHANNEL,
+            has_social_signal=True,
+            occurred_at=NOW,
+        ),
+    )
+    few, many = [
+        titles(
+            await staged(
+                store,
+                {"authorityWeight": 10.0, "overfetch": factor},
+                "vault key",
+                profile=SearchProfile(profile),
+                limit=limit,
+            )
+        )
+        for factor in (3.0, 10.0)
+    ]
+    assert len(few) == len(many) == limit
+    assert "Counts" not in few
+    assert "Counts" in many
 
 
 async def test_terms_of_a_counted_tenant_are_known_in_a_staged_generation(

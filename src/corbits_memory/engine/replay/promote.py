@@ -147,6 +147,9 @@ class Promoter:
         # With vectors at first; then quickly, so that little is left when writers are made to wait.
         await self._catch_up.catch_up(tenant_id, move.to, move.scope, move.target)
         rows = await self._searchable(tenant_id, move)
+        if rows > EXACT_ROWS:
+            # Without counts each search would count its words itself, as long as it takes to count all.
+            await self._statistics.count_ahead(tenant_id, move.to.id)
         for _ in range(ROUNDS):
             await self._catch_up.catch_up(tenant_id, move.to, move.scope, None)
             try:
@@ -169,6 +172,8 @@ class Promoter:
     async def _searchable(self, tenant_id: str, move: Move) -> int:
         """The rows that will be live. Counted before anybody waits: near enough, for it only guides statistics."""
         async with self._database.tenant(tenant_id) as conn:
+            # Nobody waits for it, and searches need the other cores.
+            await conn.execute("SET LOCAL max_parallel_workers_per_gather = 0")
             statements = Statements(conn, tenant_id, "replay", generation=move.to.id)
             if not move.allow_partial:
                 live = await self._live(conn, tenant_id)
@@ -200,7 +205,7 @@ class Promoter:
             await self._catch_up.page_in(conn, tenant_id, move.to, move.scope, live=live)
             space = await active_space(conn, tenant_id)
             active = None if space is None else space.model_key
-            await statements.run("point_live", rows=rows)
+            await statements.run("point_live", searchable=rows)
             await self._registry.switch(conn, tenant_id, move.model_key)
             await audit.record(
                 conn,

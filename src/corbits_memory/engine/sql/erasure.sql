@@ -12,11 +12,11 @@ SELECT pg_advisory_xact_lock(hashtext('memory.erasure'), hashtext(%(tenant)s))
 
 -- name: hold_for_replay
 -- The documents of some raw captures: none of them is forgotten or purged before this transaction ends, and one that
--- is being erased is waited for.
-SELECT FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id IN (
-  SELECT o.id FROM memory.raw_capture r
-  JOIN memory.document o ON o.tenant_id = %(tenant)s AND o.adapter = r.adapter AND o.external_ref = r.external_ref
-  WHERE r.tenant_id = %(tenant)s AND r.id = ANY (%(captures)s))
+-- is being erased is waited for. A look-up each: planners take a reference for no key, and would read all documents.
+SELECT FROM memory.document d WHERE d.tenant_id = %(tenant)s AND d.id = ANY (ARRAY(
+  SELECT (SELECT o.id FROM memory.document o
+          WHERE o.tenant_id = %(tenant)s AND o.adapter = r.adapter AND o.external_ref = r.external_ref LIMIT 1)
+  FROM memory.raw_capture r WHERE r.tenant_id = %(tenant)s AND r.id = ANY (%(captures)s)))
 ORDER BY d.id FOR KEY SHARE
 
 -- name: replayable
@@ -54,8 +54,10 @@ UPDATE memory.term_stat t SET df = t.df - gone.rows FROM gone
 WHERE t.tenant_id = %(tenant)s AND t.generation = gone.generation AND t.term = gone.term
 
 -- name: drop_empty_terms
--- What stands nowhere any more is not told of.
-DELETE FROM memory.term_stat t WHERE t.tenant_id = %(tenant)s AND t.df <= 0
+-- What stands nowhere any more is not told of; nor are counts of no epoch, that a promotion made ahead.
+DELETE FROM memory.term_stat t USING memory.tenant_state s
+WHERE t.tenant_id = %(tenant)s AND s.tenant_id = %(tenant)s
+  AND (t.df <= 0 OR t.generation <> s.live_generation)
 
 -- name: superseded_since_counted
 -- Whether the counts hold text of this document that had left the searched rows before: then all is counted anew.

@@ -322,9 +322,10 @@ WHERE v.tenant_id = %(tenant)s AND v.generation = %(live)s AND v.status = 'activ
 SELECT count(*) FROM memory.search_row r WHERE r.tenant_id = %(tenant)s AND r.generation = %(generation)s
 
 -- name: point_live
--- Another generation is live. Terms are counted anew; until then they are not told of the other's counts.
-UPDATE memory.tenant_state SET live_generation = %(generation)s, chunk_count = %(rows)s, stats_at = NULL
-WHERE tenant_id = %(tenant)s
+-- Another generation is live. Terms are counted anew; until then those counted ahead serve, in as many rows.
+UPDATE memory.tenant_state s SET live_generation = %(generation)s, chunk_count = %(searchable)s, stats_at = NULL,
+  stats_rows = CASE WHEN s.stats_rows IS NOT NULL THEN %(searchable)s END
+WHERE s.tenant_id = %(tenant)s
 
 -- name: archive_generation
 -- What was live is kept, in line with the feed up to now.

@@ -13,19 +13,30 @@ ORDER BY s.tenant_id LIMIT 100
 -- Whether a tenant was counted.
 SELECT FROM memory.tenant_state s WHERE s.tenant_id = %(tenant)s AND s.stats_rows IS NOT NULL
 
--- name: count_terms
--- In how many searchable rows each term of the live generation stands.
-INSERT INTO memory.term_stat (tenant_id, generation, term, df)
-SELECT %(tenant)s, s.live_generation, t.term, count(*)
-FROM memory.tenant_state s
-JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.generation = s.live_generation
-CROSS JOIN LATERAL unnest(r.terms) AS t(term)
-WHERE s.tenant_id = %(tenant)s
-GROUP BY s.live_generation, t.term
+-- name: hold
+-- Two counts of one tenant at once would meet on term_stat's key.
+SELECT pg_advisory_xact_lock(hashtext('memory.term_stat'), hashtext(%(tenant)s))
+
+-- name: live
+-- What is counted.
+SELECT s.live_generation FROM memory.tenant_state s WHERE s.tenant_id = %(tenant)s
 
 -- name: forget_terms
--- The counts before.
-DELETE FROM memory.term_stat WHERE tenant_id = %(tenant)s
+-- The counts before, of one generation or (NULL) of all.
+DELETE FROM memory.term_stat t WHERE t.tenant_id = %(tenant)s
+  AND (%(generation)s::text IS NULL OR t.generation = %(generation)s)
+
+-- name: count_terms
+-- In how many searchable rows of a generation each term stands.
+INSERT INTO memory.term_stat (tenant_id, generation, term, df)
+SELECT %(tenant)s, %(generation)s, t.term, count(*)
+FROM memory.search_row r CROSS JOIN LATERAL unnest(r.terms) AS t(term)
+WHERE r.tenant_id = %(tenant)s AND r.generation = %(generation)s
+GROUP BY t.term
+
+-- name: count_rows
+-- Apart from the stamp, which may find the row changed meanwhile and would count again while it holds it.
+SELECT count(*) FROM memory.search_row r WHERE r.tenant_id = %(tenant)s AND r.generation = %(generation)s
 
 -- name: draw_sample
 -- 64 of the tenant's chunks, spread by a hash of their ids.
@@ -37,7 +48,6 @@ WHERE m.tenant_id = %(tenant)s
 
 -- name: stamp
 -- An epoch begins: within it, what a caller can't see changes no score that the caller sees. The last step of a
--- count: from here on captures wait for the row of their tenant.
-UPDATE memory.tenant_state s SET stats_at = now(), stats_rows = (
-  SELECT count(*) FROM memory.search_row r WHERE r.tenant_id = s.tenant_id AND r.generation = s.live_generation)
-WHERE s.tenant_id = %(tenant)s
+-- count: from here on captures wait for the row of their tenant. Not where another generation is live by now.
+UPDATE memory.tenant_state s SET stats_at = now(), stats_rows = %(rows_counted)s
+WHERE s.tenant_id = %(tenant)s AND s.live_generation = %(generation)s
