@@ -30,10 +30,13 @@ class Statements:
     async def run(self, query: str, **parameters: Any) -> AsyncCursor[TupleRow]:
         return await self.conn.execute(self._queries[query], self._bind(parameters))
 
-    async def fetch(self, query: str, **parameters: Any) -> list[Row]:
+    async def send(self, query: str, **parameters: Any) -> AsyncCursor[Row]:
+        """For rows that are fetched later: in a pipeline, another statement may follow at once."""
         cursor = self.conn.cursor(row_factory=dict_row)
-        await cursor.execute(self._queries[query], self._bind(parameters))
-        return await cursor.fetchall()
+        return await cursor.execute(self._queries[query], self._bind(parameters))
+
+    async def fetch(self, query: str, **parameters: Any) -> list[Row]:
+        return await (await self.send(query, **parameters)).fetchall()
 
     def _bind(self, parameters: dict[str, Any]) -> dict[str, Any]:
         if "rows" in parameters:

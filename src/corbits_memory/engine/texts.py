@@ -9,24 +9,23 @@ from corbits_memory.engine.statements import Statements, dump_rows
 
 
 async def insert_texts(
-    statements: Statements, drafts: Sequence[Draft], *, generation: str, lease_seconds: float
+    statements: Statements, drafts: Sequence[Draft], versions: str, *, generation: str, lease_seconds: float
 ) -> None:
-    """Chunks and searched rows of drafts whose versions stand in ``generation``, in a few statements.
+    """Chunks and searched rows of drafts in ``generation``, in a few statements.
 
-    Whoever writes them has first go at their vectors until the lease ends; turns that have another turn
-    before them now are queued, too.
+    ``versions``: the rows of the drafts' versions, dumped; these are written before or after this, in the same
+    transaction. Whoever writes them has first go at their vectors until the lease ends; turns that have
+    another turn before them now are queued, too.
     """
     chunk_ids = [chunk_id for draft in drafts for chunk_id in draft.chunk_ids]
     if not chunk_ids:
         return
-    # Written out once for the two statements that read it.
     chunks = dump_rows([row for draft in drafts for row in drafting.chunk_rows(draft)])
-    await statements.run("insert_chunks", chunks=chunks)
-    await statements.run("insert_search_rows", chunks=chunks, generation=generation)
-    owners = [draft.owner for draft in drafts for _ in draft.chunk_ids]
+    await statements.run("keep_plans")
     await statements.run(
-        "enqueue_chunks", chunks=chunk_ids, owners=owners, lease=lease_seconds, generation=generation
+        "insert_texts", chunks=chunks, versions=versions, lease=lease_seconds, generation=generation
     )
+    await statements.run("plan_anew")
     await _enqueue_followers(statements, drafts, chunk_ids, generation)
 
 

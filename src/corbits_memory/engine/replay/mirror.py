@@ -21,7 +21,7 @@ from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.statements import Statements
+from corbits_memory.engine.statements import Statements, dump_rows
 from corbits_memory.engine.texts import insert_texts, insert_unsearched_texts
 from corbits_memory.engine.vectors import registered_spaces
 from corbits_memory.errors import MemoryError
@@ -195,6 +195,7 @@ class Mirror:
         await insert_texts(
             self._capture,
             [draft for source, draft in copies if source["searched"]],
+            dump_rows([row for row, (source, _) in zip(rows, copies, strict=True) if source["searched"]]),
             generation=self._generation.id,
             lease_seconds=self._lease_seconds,
         )
