@@ -1,15 +1,14 @@
 """A large batch is written over two connections: what belongs together keeps its order."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 
 from corbits_memory.core.enums import AddStatus
-from corbits_memory.engine.drafts import Draft, draft_document
-from corbits_memory.engine.lanes import LANE_DOCUMENTS, LANES, split_lanes
+from corbits_memory.engine.lanes import DOCUMENT_CHARS, LANE_DOCUMENTS, LANES, split_lanes
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.ports import NewDocument
 from tests.engine.support import NOON, add, note, turn
@@ -18,55 +17,49 @@ Owner = psycopg.AsyncConnection[Any]
 ENOUGH = LANE_DOCUMENTS * LANES
 
 
-def draft(position: int, document: NewDocument) -> Draft:
-    return draft_document(
-        document,
-        position=position,
-        tenant_id="t",
-        principal_id="p",
-        language="english",
-        now=datetime(2026, 12, 1, tzinfo=UTC),
-    )
-
-
-def drafts(*documents: NewDocument) -> list[Draft]:
-    return [draft(position, document) for position, document in enumerate(documents)]
+def everything(documents: Sequence[NewDocument]) -> list[list[int]]:
+    return [list(range(len(documents)))]
 
 
 def test_a_small_batch_has_one_lane() -> None:
-    planned = drafts(*(note(f"Text {i}.") for i in range(ENOUGH - 1)))
-    assert split_lanes(planned) == [planned]
-    assert len(split_lanes([*planned, draft(ENOUGH, note("One more."))])) == LANES
+    documents = [note(f"Text {i}.") for i in range(ENOUGH - 1)]
+    assert split_lanes(documents) == everything(documents)
+    assert len(split_lanes([*documents, note("One more.")])) == LANES
 
 
 def test_lanes_hold_everything_once_in_order_and_are_alike() -> None:
-    lanes = split_lanes(drafts(*(note(f"Text {i}.") for i in range(ENOUGH))))
-    positions = [[draft.position for draft in lane] for lane in lanes]
-    assert sorted(itertools.chain(*positions)) == list(range(ENOUGH))
-    assert all(lane == sorted(lane) for lane in positions)
+    lanes = split_lanes([note(f"Text {i:03}.") for i in range(ENOUGH)])
+    assert sorted(itertools.chain(*lanes)) == list(range(ENOUGH))
+    assert all(lane == sorted(lane) for lane in lanes)
     assert [len(lane) for lane in lanes] == [LANE_DOCUMENTS] * LANES
 
 
+def test_lanes_have_about_as_much_text() -> None:
+    documents = [note("x" * (50_000 if i < 10 else 50)) for i in range(ENOUGH * 5)]
+    loads = [sum(len(documents[i].text) + DOCUMENT_CHARS for i in lane) for lane in split_lanes(documents)]
+    assert min(loads) > 0.9 * max(loads)
+
+
 def test_a_thread_and_a_document_stay_in_one_lane() -> None:
-    planned = drafts(*(turn(i, f"Turn {i}.", thread=f"t{i % 7}") for i in range(ENOUGH)))
-    planned += [
-        replace(draft, position=ENOUGH + place) for place, draft in enumerate(planned[:20])
-    ]  # said again
+    documents = [turn(i, f"Turn {i}.", thread=f"t{i % 7}") for i in range(ENOUGH)]
+    documents += documents[:20]  # said again
+    documents += [note("Once.", external_ref="n"), note("Twice.", external_ref="n")]
     homes: dict[object, set[int]] = {}
-    for number, lane in enumerate(split_lanes(planned)):
-        for one in lane:
-            homes.setdefault(one.document.thread, set()).add(number)
-            homes.setdefault(one.key, set()).add(number)
+    for number, lane in enumerate(split_lanes(documents)):
+        for position in lane:
+            document = documents[position]
+            homes.setdefault(("thread", document.thread or "none"), set()).add(number)
+            homes.setdefault(("reference", document.external_ref), set()).add(number)
     assert all(len(numbers) == 1 for numbers in homes.values())
     assert len(set.union(*homes.values())) == LANES
 
 
 def test_a_document_that_changes_its_thread_needs_one_lane() -> None:
-    planned = drafts(
+    documents = [
         *(turn(i, f"Turn {i}.", thread=f"t{i % 2}") for i in range(ENOUGH)),
         turn(0, "Moved.", thread="t1", external_ref="t0:0"),
-    )
-    assert split_lanes(planned) == [planned]
+    ]
+    assert split_lanes(documents) == everything(documents)
 
 
 async def test_a_batch_of_two_lanes_keeps_threads_repeats_versions_and_feed(
