@@ -1,23 +1,19 @@
 """Canonical JSON and the hashes that decide what is the same."""
 
 import hashlib
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import rfc8785
 
 from corbits_memory.core.limits import SAFE_INTEGER
 
 MODEL_KEY_CHARS = 16
-
-_SIMPLE = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":"))
-"""Writes simple values (:func:`_is_simple`) as RFC 8785 does, several times faster than the library."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CanonicalJsonError(ValueError):
@@ -31,10 +27,10 @@ def canonical_json(value: Any) -> str:
     infinities, lone surrogates, and other types.
     """
     if _is_simple(value):
-        text = _SIMPLE.encode(value)
-        # Lone surrogates are the one thing left that JSON can't hold; below they are found and named.
-        if _SURROGATE.search(text) is None:
-            return text
+        # Simple values are written as RFC 8785 has it, many times faster than by the library. Lone surrogates are the
+        # one thing left that JSON can't hold; below they are found and named.
+        with suppress(orjson.JSONEncodeError):
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     return rfc8785.dumps(_plain(value, "$")).decode("utf-8")
 
 

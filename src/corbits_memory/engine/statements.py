@@ -1,8 +1,8 @@
 """Named queries of one file, within one transaction and for one tenant."""
 
-import json
 from typing import Any
 
+import orjson
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 
@@ -10,12 +10,10 @@ from corbits_memory.engine.drafts import Row
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
 
-_ROWS = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
-
 
 def dump_rows(rows: list[Row]) -> str:
     """Rows as the JSON that statements read them from."""
-    return _ROWS.encode(rows)
+    return orjson.dumps(rows).decode()
 
 
 class Statements:
