@@ -21,7 +21,7 @@ from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
 from corbits_memory.engine.generations import REMEMBERED, Generations
 from corbits_memory.engine.idempotency import OnceOnly
-from corbits_memory.engine.lanes import split_lanes, split_transactions
+from corbits_memory.engine.lanes import split_evenly, split_lanes, split_transactions
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.writer import CaptureWriter
 from corbits_memory.errors import (
@@ -38,7 +38,10 @@ logger = logging.getLogger("corbits_memory.capture")
 NOTED_TAGS = 100_000
 """Tags that a process remembers to be in use, so that not every capture writes them down again."""
 PLANNED_DOCUMENTS = 500
-"""So many are planned while those before are written."""
+"""About so many are planned while those before are written."""
+STEP_DOCUMENTS = 25
+"""After so many, planning lets others have the interpreter: a thread that computes gives it up by itself after five
+milliseconds only, each time that somebody waits."""
 _ABOUT_A_ROW = (
     psycopg.DataError,
     psycopg.IntegrityError,
@@ -213,18 +216,18 @@ class _Batch:
 
     async def write(self) -> Captured:
         lanes = split_lanes(self._documents)
-        size = PLANNED_DOCUMENTS // len(lanes)
+        most = PLANNED_DOCUMENTS // len(lanes)
         # All are waited for, so that nothing is still being written when an error is reported.
-        done = await asyncio.gather(*(self._write_lane(lane, size) for lane in lanes), return_exceptions=True)
+        done = await asyncio.gather(*(self._write_lane(lane, most) for lane in lanes), return_exceptions=True)
         for error in done:
             if error is not None:
                 raise error
         answers = [self._answers[position] for position in range(len(self._documents))]
         return Captured(answers, self._chunk_ids, self._retagged)
 
-    async def _write_lane(self, lane: list[int], size: int) -> None:
+    async def _write_lane(self, lane: list[int], most: int) -> None:
         try:
-            async with aclosing(self._plan_ahead(lane, size)) as parts:
+            async with aclosing(self._plan_ahead(split_evenly(lane, most))) as parts:
                 async for planned, refused in parts:
                     self._answers.update(refused)
                     for group in split_transactions(planned):
@@ -245,27 +248,30 @@ class _Batch:
             for chunk_id in draft.chunk_ids
         )
 
-    async def _plan_ahead(self, lane: list[int], size: int) -> AsyncGenerator[Planned, None]:
+    async def _plan_ahead(self, parts: list[list[int]]) -> AsyncGenerator[Planned, None]:
         """The documents in order, some at a time: while these are written, the next are planned."""
-        planning = asyncio.create_task(self._plan(lane[:size]))
+        planning = asyncio.create_task(self._plan(parts[0]))
         try:
-            for start in range(size, len(lane), size):
+            for part in parts[1:]:
                 planned = await planning
-                planning = asyncio.create_task(self._plan(lane[start : start + size]))
+                planning = asyncio.create_task(self._plan(part))
                 yield planned
             yield await planning
         finally:
             planning.cancel()
 
     async def _plan(self, positions: list[int]) -> Planned:
-        # One lane after the other, since threads would only take turns: so the first begins to write the sooner.
-        async with self._planning:
-            # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
-            return await asyncio.to_thread(self._draft_all, positions)
-
-    def _draft_all(self, positions: list[int]) -> Planned:
         planned: list[Draft] = []
         refused: Answers = {}
+        # One lane after the other, since threads would only take turns: so the first begins to write the sooner.
+        async with self._planning:
+            for start in range(0, len(positions), STEP_DOCUMENTS):
+                step = positions[start : start + STEP_DOCUMENTS]
+                # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
+                await asyncio.to_thread(self._draft_all, step, planned, refused)
+        return planned, refused
+
+    def _draft_all(self, positions: list[int], planned: list[Draft], refused: Answers) -> None:
         for position in positions:
             try:
                 planned.append(
@@ -275,7 +281,6 @@ class _Batch:
                 )
             except MemoryError as error:
                 refused[position] = error
-        return planned, refused
 
     async def _write_group(self, group: list[Draft]) -> Answers:
         try:

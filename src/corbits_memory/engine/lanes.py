@@ -44,6 +44,13 @@ def split_lanes(documents: Sequence[NewDocument]) -> list[list[int]]:
     return [lane for lane in lanes if lane]
 
 
+def split_evenly(lane: list[int], most: int) -> list[list[int]]:
+    """Parts of about ``most``, in order and alike: none is a remnant that costs a transaction of its own."""
+    parts = max(1, round(len(lane) / most))
+    size = -(-len(lane) // parts)
+    return [lane[start : start + size] for start in range(0, len(lane), size)] or [lane]
+
+
 def split_transactions(planned: list[Draft]) -> Iterator[list[Draft]]:
     """Groups in order, each with a source reference at most once: a repeat in one batch sees what came before."""
     group: list[Draft] = []

@@ -1,6 +1,6 @@
 """The text of new versions: chunks, what search reads of them, and their place in the queue for vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from corbits_memory.engine import drafts as drafting
@@ -26,7 +26,7 @@ async def insert_texts(
         "insert_texts", chunks=chunks, versions=versions, lease=lease_seconds, generation=generation
     )
     await statements.run("plan_anew")
-    await _enqueue_followers(statements, drafts, chunk_ids, generation)
+    await enqueue_followers(statements, _spans(drafts), chunk_ids, generation=generation)
 
 
 async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft]) -> None:
@@ -36,20 +36,35 @@ async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft
         await statements.run("insert_chunks", chunks=dump_rows(chunks))
 
 
-async def _enqueue_followers(
-    statements: Statements, drafts: Sequence[Draft], chunk_ids: list[str], generation: str
+async def enqueue_followers(
+    statements: Statements,
+    spans: Mapping[str, tuple[datetime | str, datetime | str]],
+    chunk_ids: Sequence[str],
+    *,
+    generation: str,
 ) -> None:
+    """Queue turns that have one of these chunks before them now; ``spans``: a thread's earliest and latest of these."""
+    if not spans:
+        return
+    chunks = list(chunk_ids)
+    late = await statements.fetch("late_threads", **_columns(spans), chunks=chunks, generation=generation)
+    if late:
+        found = {row["thread"]: spans[row["thread"]] for row in late}
+        await statements.run("enqueue_followers", **_columns(found), chunks=chunks, generation=generation)
+
+
+def _columns(spans: Mapping[str, tuple[datetime | str, datetime | str]]) -> dict[str, list[datetime | str]]:
+    return {
+        "threads": list(spans),
+        "earliest": [earliest for earliest, _ in spans.values()],
+        "latest": [latest for _, latest in spans.values()],
+    }
+
+
+def _spans(drafts: Sequence[Draft]) -> dict[str, tuple[datetime, datetime]]:
     spans: dict[str, tuple[datetime, datetime]] = {}
     for draft in drafts:
         if draft.document.thread:
             earliest, latest = spans.get(draft.document.thread, (draft.occurred_at, draft.occurred_at))
             spans[draft.document.thread] = (min(earliest, draft.occurred_at), max(latest, draft.occurred_at))
-    if spans:
-        await statements.run(
-            "enqueue_followers",
-            threads=list(spans),
-            earliest=[earliest for earliest, _ in spans.values()],
-            latest=[latest for _, latest in spans.values()],
-            chunks=chunk_ids,
-            generation=generation,
-        )
+    return spans

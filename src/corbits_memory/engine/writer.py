@@ -313,6 +313,7 @@ class CaptureWriter:
                 dropped = await self._statements.run(
                     "drop_search_rows", documents=documents, generation=self._generation
                 )
+            await self._audit([(draft.document_id, AuditOutcome.DONE) for draft in changed])
             rows = [drafts.version_row(draft) for draft in changed]
             again = [row for row, draft in zip(rows, changed, strict=True) if draft.version > 1]
             if again:
@@ -340,7 +341,6 @@ class CaptureWriter:
     async def _finish(self, changed: list[Draft], versions: str, *, dropped: int, fresh: int) -> None:
         """What every add ends with; ``dropped``: rows of superseded text."""
         await self._note_tags(changed)
-        await self._audit([(draft.document_id, AuditOutcome.DONE) for draft in changed])
         await self._statements.run(
             "insert_versions",
             versions=versions,

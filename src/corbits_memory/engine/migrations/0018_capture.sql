@@ -62,3 +62,8 @@ AS $$
     ) AS l
   ) AS s
 $$;
+
+-- Places in the queue are checked against searched rows by (tenant_id, chunk_id), with one plan for all of them: as in
+-- 0006, no index but the primary key may look as good to a planner that takes a tenant to have a row or none.
+DROP INDEX memory.search_row_document;
+CREATE INDEX search_row_document ON memory.search_row (tenant_id, document_id) WHERE document_id IS NOT NULL;

@@ -161,21 +161,25 @@ SELECT %(tenant)s, x.id, x.version_id, x.document_id, x.ordinal, x.text, x.role,
 FROM json_to_recordset(%(chunks)s::json) AS x(id text, version_id text, document_id text, ordinal integer, text text,
   role text, token_count integer)
 
+-- name: late_threads
+-- A turn is embedded with the one before it. Most turns come last: a look at each thread's rows from the earliest new one
+-- on says whether there is any other to look for.
+SELECT t.thread, t.earliest, t.latest
+FROM unnest(%(threads)s::text[], %(earliest)s::timestamptz[], %(latest)s::timestamptz[])
+  AS t(thread, earliest, latest)
+CROSS JOIN LATERAL (
+  SELECT n.chunk_id FROM memory.search_row n
+  WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = t.thread
+    AND n.occurred_at >= t.earliest AND n.chunk_id <> ALL (%(chunks)b::text[])
+  ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS other
+
 -- name: enqueue_followers
--- A turn is embedded with the one before it: one that now has another before it is embedded again. Most turns come
--- last: a look at each thread's rows from the earliest new one on says whether there is any other to look for.
+-- Turns that now have another before them are embedded again.
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
-WITH late AS MATERIALIZED (
-  SELECT t.thread, t.earliest, t.latest
+WITH placed AS MATERIALIZED (
+  SELECT r.*
   FROM unnest(%(threads)s::text[], %(earliest)s::timestamptz[], %(latest)s::timestamptz[])
-    AS t(thread, earliest, latest)
-  CROSS JOIN LATERAL (
-    SELECT n.chunk_id FROM memory.search_row n
-    WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = t.thread
-      AND n.occurred_at >= t.earliest AND n.chunk_id <> ALL (%(chunks)b::text[])
-    ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS other
-), placed AS MATERIALIZED (
-  SELECT r.* FROM late
+    AS late(thread, earliest, latest)
   CROSS JOIN LATERAL (
     SELECT n.context_key, n.owner_id, n.access_tags, n.occurred_at, n.thread_seq, n.chunk_id
     FROM memory.search_row n

@@ -20,6 +20,7 @@ class Statements(statements.Statements):
 
     def __init__(self, conn: Connection, tenant_id: str, *, generation: str = "") -> None:
         super().__init__(conn, tenant_id, "transfer", generation=generation)
+        self.generation = generation
         self.capture = statements.Statements(conn, tenant_id, "capture", generation=generation)
 
 
