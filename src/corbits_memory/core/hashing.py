@@ -140,24 +140,28 @@ def _instant(value: datetime | None) -> str | None:
     return value.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def _are_plain(keys: Iterable[Any]) -> bool:
+    try:
+        return "".join(keys).isascii()
+    except TypeError:
+        return False
+
+
 def _is_simple(value: Any) -> bool:
     """True for built-in types without floats, small integers and keys whose order no encoding changes."""
     kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
     if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str or not key.isascii():
-                return False
-            # Most items are text: asked here, they cost no call.
-            if type(item) is not str and item is not None and not _is_simple(item):
-                return False
-        return True
-    if kind is list or kind is tuple:
-        return all(type(item) is str or item is None or _is_simple(item) for item in value)
-    if kind is int:
+        if not _are_plain(value):
+            return False
+        items = value.values()
+    elif kind is list or kind is tuple:
+        items = value
+    elif kind is int:
         return bool(-SAFE_INTEGER <= value <= SAFE_INTEGER)
-    return isinstance(value, str)
+    else:
+        return value is None or kind is bool or isinstance(value, str)
+    # Most are text: asked here, they cost no call.
+    return all(type(item) is str or item is None or _is_simple(item) for item in items)
 
 
 def _plain(value: Any, path: str) -> Any:

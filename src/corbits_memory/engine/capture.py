@@ -39,9 +39,6 @@ NOTED_TAGS = 100_000
 """Tags that a process remembers to be in use, so that not every capture writes them down again."""
 PLANNED_DOCUMENTS = 500
 """About so many are planned while those before are written."""
-STEP_DOCUMENTS = 25
-"""After so many, planning lets others have the interpreter: a thread that computes gives it up by itself after five
-milliseconds only, each time that somebody waits."""
 _ABOUT_A_ROW = (
     psycopg.DataError,
     psycopg.IntegrityError,
@@ -261,17 +258,14 @@ class _Batch:
             planning.cancel()
 
     async def _plan(self, positions: list[int]) -> Planned:
-        planned: list[Draft] = []
-        refused: Answers = {}
         # One lane after the other, since threads would only take turns: so the first begins to write the sooner.
         async with self._planning:
-            for start in range(0, len(positions), STEP_DOCUMENTS):
-                step = positions[start : start + STEP_DOCUMENTS]
-                # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
-                await asyncio.to_thread(self._draft_all, step, planned, refused)
-        return planned, refused
+            # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
+            return await asyncio.to_thread(self._draft_all, positions)
 
-    def _draft_all(self, positions: list[int], planned: list[Draft], refused: Answers) -> None:
+    def _draft_all(self, positions: list[int]) -> Planned:
+        planned: list[Draft] = []
+        refused: Answers = {}
         for position in positions:
             try:
                 planned.append(
@@ -281,6 +275,7 @@ class _Batch:
                 )
             except MemoryError as error:
                 refused[position] = error
+        return planned, refused
 
     async def _write_group(self, group: list[Draft]) -> Answers:
         try:

@@ -104,7 +104,8 @@ def draft_document(
     )
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
     own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
-    system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
+    share = document.share
+    shared = () if share is None else resolve_access_tags(principal_id, tenant_id, None, share)
     chunks = _plan(document, cutting)
     return Draft(
         position=position,
@@ -119,8 +120,8 @@ def draft_document(
         cutting=cutting,
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
-        system_tags=system if document.share is not None else None,
-        peers=list(shared_peers(principal_id, document.share)) if document.share is not None else [],
+        system_tags=None if share is None else [tag for tag in shared if tag not in own],
+        peers=[] if share is None else list(shared_peers(principal_id, share)),
         owner=principal_id,
         document_id=new_id(ids.DOCUMENT),
         retention_class=document.retention_class,

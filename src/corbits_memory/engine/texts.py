@@ -17,16 +17,18 @@ async def insert_texts(
     transaction. Whoever writes them has first go at their vectors until the lease ends; turns that have
     another turn before them now are queued, too.
     """
-    chunk_ids = [chunk_id for draft in drafts for chunk_id in draft.chunk_ids]
-    if not chunk_ids:
+    chunks = [row for draft in drafts for row in drafting.chunk_rows(draft)]
+    if not chunks:
         return
-    chunks = dump_rows([row for draft in drafts for row in drafting.chunk_rows(draft)])
     await statements.run("keep_plans")
     await statements.run(
-        "insert_texts", chunks=chunks, versions=versions, lease=lease_seconds, generation=generation
+        "insert_texts",
+        chunks=dump_rows(chunks),
+        versions=versions,
+        lease=lease_seconds,
+        generation=generation,
     )
     await statements.run("plan_anew")
-    await enqueue_followers(statements, _spans(drafts), chunk_ids, generation=generation)
 
 
 async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft]) -> None:
@@ -34,6 +36,12 @@ async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft
     chunks = [row for draft in drafts for row in drafting.chunk_rows(draft)]
     if chunks:
         await statements.run("insert_chunks", chunks=dump_rows(chunks))
+
+
+async def enqueue_followers_of(statements: Statements, drafts: Sequence[Draft], *, generation: str) -> None:
+    """Queue turns that have one of these drafts' before them now."""
+    chunk_ids = [chunk_id for draft in drafts for chunk_id in draft.chunk_ids]
+    await enqueue_followers(statements, _spans(drafts), chunk_ids, generation=generation)
 
 
 async def enqueue_followers(

@@ -34,7 +34,7 @@ from corbits_memory.engine.idempotency import OnceOnly
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.statements import Statements, dump_rows
-from corbits_memory.engine.texts import insert_texts
+from corbits_memory.engine.texts import enqueue_followers_of, insert_texts
 from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, InvalidInputError, MemoryError
 from corbits_memory.ports import Access, AddResult, ShareReceipt
 
@@ -302,9 +302,6 @@ class CaptureWriter:
         superseding = [draft for draft in changed if draft.supersedes]
         dropped: AsyncCursor[TupleRow] | None = None
         async with self._conn.pipeline():
-            # A statement of its own: a payload that raced is seen only by a later one's snapshot.
-            captures = [{"id": new_id(ids.RAW_CAPTURE), **drafts.raw_capture(draft)} for draft in changed]
-            await self._statements.run("keep_raw_captures", rows=captures)
             if superseding:
                 documents = [draft.document_id for draft in superseding]
                 await self._statements.run(
@@ -313,19 +310,26 @@ class CaptureWriter:
                 dropped = await self._statements.run(
                     "drop_search_rows", documents=documents, generation=self._generation
                 )
-            await self._audit([(draft.document_id, AuditOutcome.DONE) for draft in changed])
             rows = [drafts.version_row(draft) for draft in changed]
             again = [row for row, draft in zip(rows, changed, strict=True) if draft.version > 1]
             if again:
                 await self._statements.run("update_documents", rows=again)
-            versions = dump_rows(rows)
+            # The longest statement goes first: while it runs, the payloads are written out.
             await insert_texts(
                 self._statements,
                 changed,
-                versions,
+                dump_rows(rows),
                 generation=self._generation,
                 lease_seconds=self._lease_seconds,
             )
+            # A statement of its own: a payload that raced is seen only by a later one's snapshot.
+            captures = [{"id": new_id(ids.RAW_CAPTURE), **drafts.raw_capture(draft)} for draft in changed]
+            await self._statements.run("keep_raw_captures", rows=captures)
+            await self._audit([(draft.document_id, AuditOutcome.DONE) for draft in changed])
+            for row, draft in zip(rows, changed, strict=True):
+                row["source_hash"] = draft.source_hash
+            versions = dump_rows(rows)
+            await enqueue_followers_of(self._statements, changed, generation=self._generation)
             if dropped is None and not any(map(has_graph, changed)):
                 await self._finish(changed, versions, dropped=0, fresh=fresh)
                 return
