@@ -47,7 +47,7 @@ def split_lanes(documents: Sequence[NewDocument]) -> list[list[int]]:
 def split_evenly(lane: list[int], most: int) -> list[list[int]]:
     """Parts of about ``most``, in order and alike: none is a remnant that costs a transaction of its own."""
     parts = max(1, round(len(lane) / most))
-    size = -(-len(lane) // parts)
+    size = max(1, -(-len(lane) // parts))
     return [lane[start : start + size] for start in range(0, len(lane), size)] or [lane]
 
 
