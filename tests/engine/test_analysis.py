@@ -7,6 +7,8 @@ import psycopg
 import pytest
 
 from corbits_memory.engine.migrate import engine_migrations, run_memory_migrations
+from corbits_memory.engine.store import PostgresDocumentStore
+from tests.engine.support import add, note
 from tests.support.postgres import NewDatabase
 
 Owner = psycopg.AsyncConnection[Any]
@@ -162,3 +164,30 @@ async def test_foreign_keys_are_checked_by_primary_key_before_any_statistics(
         )
     ).fetchall()
     assert index in "\n".join(line for (line,) in plan)
+
+
+@pytest.mark.parametrize("rows", [1, 50, 500])
+async def test_places_in_the_queue_are_checked_by_primary_key(
+    store: PostgresDocumentStore, owner: Owner, rows: int
+) -> None:
+    """One plan for all checks of a connection, made when the tenant has few rows or none."""
+    await add(store, *(note(f"Text {i}.") for i in range(rows)))
+    await owner.execute("SET plan_cache_mode = force_generic_plan")
+    await owner.execute(
+        "PREPARE checked (text, text) AS SELECT 1 FROM memory.search_row x "
+        "WHERE tenant_id = $1 AND chunk_id = $2 FOR KEY SHARE OF x"
+    )
+    plan = await (await owner.execute("EXPLAIN EXECUTE checked ('acme', 'k')")).fetchall()
+    text = "\n".join(line for (line,) in plan)
+    assert "Index Cond: ((tenant_id = $1) AND (chunk_id = $2))" in text, text
+
+
+async def test_analysis_becomes_a_part_of_the_statement(owner: Owner) -> None:
+    """A function that is called for each row costs more than what it does."""
+    plan = await (
+        await owner.execute(
+            "EXPLAIN (VERBOSE) SELECT i.terms, i.lex FROM (SELECT to_tsvector('simple', t) AS fts "
+            "FROM unnest(ARRAY['a', 'b']) AS t OFFSET 0) AS a CROSS JOIN LATERAL memory.index_terms(1, a.fts) AS i"
+        )
+    ).fetchall()
+    assert "index_terms" not in "\n".join(line for (line,) in plan)

@@ -316,3 +316,23 @@ async def test_naming_the_own_owner_tag_again_changes_nothing(store: PostgresDoc
     given = note("A claim.", external_ref="claim", access_tags=("memory.owner:ann",))
     (first,), (again,) = [await add(store, given) for _ in range(2)]
     assert (first.status, again.status) == ("created", "unchanged")
+
+
+async def test_text_without_its_version_is_refused_at_the_commit(owner: Owner) -> None:
+    """Captures write text before the version that it is of: the end of the transaction asks for it."""
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        async with owner.transaction():
+            await owner.execute(
+                "INSERT INTO memory.chunk (tenant_id, id, version_id, document_id, ordinal, text, token_count) "
+                "VALUES ('acme', 'c', 'none', 'none', 0, 'Text.', 2)"
+            )
+
+
+async def test_a_version_is_written_once(store: PostgresDocumentStore, owner: Owner) -> None:
+    """With its number: a second write of each row would be the half of what a capture costs there."""
+    await add(store, *(note(f"Text {i}.") for i in range(20)))
+    places = (
+        "SELECT sum(last) FROM (SELECT max((ctid::text::point)[1]) AS last FROM memory.version "
+        "GROUP BY (ctid::text::point)[0]) AS pages"
+    )
+    assert await rows(owner, places) == [(20,)]

@@ -80,6 +80,8 @@ def chunk_text(text: str, caps: ChunkCaps = DEFAULT_CAPS) -> list[Chunk]:
 
 def cut_evenly(text: str, caps: ChunkCaps) -> list[Span]:
     """The spans of :func:`chunk_text`."""
+    if 0 < len(text) <= caps.max_tokens * CHARS_PER_TOKEN:
+        return [(0, len(text))]
     return _merge(list(_leaves(text, 0, len(text), 0, caps.max_tokens * CHARS_PER_TOKEN)), caps)
 
 

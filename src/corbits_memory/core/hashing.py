@@ -1,23 +1,19 @@
 """Canonical JSON and the hashes that decide what is the same."""
 
 import hashlib
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import rfc8785
 
 from corbits_memory.core.limits import SAFE_INTEGER
 
 MODEL_KEY_CHARS = 16
-
-_SIMPLE = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":"))
-"""Writes simple values (:func:`_is_simple`) as RFC 8785 does, several times faster than the library."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CanonicalJsonError(ValueError):
@@ -31,10 +27,10 @@ def canonical_json(value: Any) -> str:
     infinities, lone surrogates, and other types.
     """
     if _is_simple(value):
-        text = _SIMPLE.encode(value)
-        # Lone surrogates are the one thing left that JSON can't hold; below they are found and named.
-        if _SURROGATE.search(text) is None:
-            return text
+        # Simple values are written as RFC 8785 has it, many times faster than by the library. Lone surrogates are the
+        # one thing left that JSON can't hold; below they are found and named.
+        with suppress(orjson.JSONEncodeError):
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     return rfc8785.dumps(_plain(value, "$")).decode("utf-8")
 
 
@@ -144,24 +140,28 @@ def _instant(value: datetime | None) -> str | None:
     return value.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def _are_plain(keys: Iterable[Any]) -> bool:
+    try:
+        return "".join(keys).isascii()
+    except TypeError:
+        return False
+
+
 def _is_simple(value: Any) -> bool:
     """True for built-in types without floats, small integers and keys whose order no encoding changes."""
     kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
     if kind is dict:
-        for key, item in value.items():
-            if type(key) is not str or not key.isascii():
-                return False
-            # Most items are text: asked here, they cost no call.
-            if type(item) is not str and item is not None and not _is_simple(item):
-                return False
-        return True
-    if kind is list or kind is tuple:
-        return all(type(item) is str or item is None or _is_simple(item) for item in value)
-    if kind is int:
+        if not _are_plain(value):
+            return False
+        items = value.values()
+    elif kind is list or kind is tuple:
+        items = value
+    elif kind is int:
         return bool(-SAFE_INTEGER <= value <= SAFE_INTEGER)
-    return isinstance(value, str)
+    else:
+        return value is None or kind is bool or isinstance(value, str)
+    # Most are text: asked here, they cost no call.
+    return all(type(item) is str or item is None or _is_simple(item) for item in items)
 
 
 def _plain(value: Any, path: str) -> Any:

@@ -23,8 +23,7 @@ _SCRIPT_RUN = re.compile(f"(?P<unsegmented>[{_UNSEGMENTED}]+)|(?P<hangul>[{_HANG
 _COMPOUND = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:(?:::|[-_./:@])[A-Za-z0-9]++)+(?![A-Za-z0-9])")
 _INNER_SIGN = re.compile(r"(?<=[A-Za-z0-9])[-_./:@](?=[A-Za-z0-9:])")
 """Without one there is no compound: found much faster than that."""
-_ASCII_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_ASCII_BLANKS = bytes(code if chr(code).isalnum() else 32 for code in range(128)) + b" " * 128
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])(\+\+|#)(?![A-Za-z0-9+#])")
 _JOINED_CHARS = 64
 _SIGN_NAMES = {"++": "plusplus", "#": "sharp"}
@@ -82,7 +81,7 @@ def normalise(text: str) -> str:
     if "+" in text or "#" in text:
         text = _SIGNED.sub(_with_sign_name, text)
     if text.isascii():
-        return _ASCII_SEPARATORS.sub(" ", text).strip()
+        return " ".join(_ascii_words(text))
     plain = text.translate(_Separators())
     return " ".join(_SCRIPT_RUN.sub(_with_bigrams, plain).split())
 
@@ -95,10 +94,15 @@ def words(text: str) -> list[str]:
 def word_count(text: str) -> int:
     """About how many words a reader would count; two characters of an unsegmented script are one."""
     if text.isascii():
-        return len(_ASCII_WORD.findall(text))
+        return len(_ascii_words(text))
     plain = unicodedata.normalize("NFKC", text).translate(_Separators())
     pairs = sum(max(1, len(run) // 2) for run in _UNSEGMENTED_RUN.findall(plain))
     return pairs + len(_UNSEGMENTED_RUN.sub(" ", plain).split())
+
+
+def _ascii_words(text: str) -> list[str]:
+    # Many times faster than a pattern.
+    return text.encode().translate(_ASCII_BLANKS).decode().split()
 
 
 def is_unsegmented(text: str) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
@@ -21,7 +21,7 @@ from corbits_memory.engine import drafts
 from corbits_memory.engine.drafts import Draft
 from corbits_memory.engine.generations import REMEMBERED, Generations
 from corbits_memory.engine.idempotency import OnceOnly
-from corbits_memory.engine.lanes import split_lanes, split_transactions
+from corbits_memory.engine.lanes import split_evenly, split_lanes, split_transactions
 from corbits_memory.engine.pool import Database, run_again
 from corbits_memory.engine.writer import CaptureWriter
 from corbits_memory.errors import (
@@ -38,7 +38,7 @@ logger = logging.getLogger("corbits_memory.capture")
 NOTED_TAGS = 100_000
 """Tags that a process remembers to be in use, so that not every capture writes them down again."""
 PLANNED_DOCUMENTS = 500
-"""So many are planned while those before are written."""
+"""About so many are planned while those before are written."""
 _ABOUT_A_ROW = (
     psycopg.DataError,
     psycopg.IntegrityError,
@@ -53,13 +53,15 @@ class Captured:
     """What a capture wrote: an answer a document, and the chunks that wait for vectors."""
 
     answers: list[AddResult | MemoryError]
-    chunk_ids: list[str] = field(default_factory=list)
-    retagged: bool = False
+    chunk_ids: list[str]
+    retagged: bool
     """Other tags on known documents: some of their vectors may wait to be made anew."""
 
 
-Planned = tuple[list[Draft], dict[int, AddResult | MemoryError]]
-"""What can be written, and the errors of what can't, by position."""
+Answers = dict[int, AddResult | MemoryError]
+"""By position."""
+Planned = tuple[list[Draft], Answers]
+"""What can be written, and the errors of what can't."""
 
 
 class CaptureService:
@@ -98,60 +100,19 @@ class CaptureService:
         if request is not None and len(documents) > 1:
             async with self._database.tenant(tenant_id) as conn:
                 await request.begin(conn)
-        answers: dict[int, AddResult | MemoryError] = {}
-        chunk_ids: list[str] = []
-        retagged = False
-        async with aclosing(self._plan_ahead(documents, tenant_id, principal_id, now)) as parts:
-            async for planned, refused in parts:
-                answers.update(refused)
-                written = await self._write_lanes(
-                    tenant_id, principal_id, access, planned, lease_seconds, request
-                )
-                answers.update(written)
-                retagged = retagged or any(draft.retagged for draft in planned)
-                chunk_ids.extend(
-                    chunk_id
-                    for draft in planned
-                    if isinstance(answers[draft.position], AddResult)
-                    for chunk_id in draft.chunk_ids
-                )
-        return Captured([answers[position] for position in range(len(documents))], chunk_ids, retagged)
+        batch = _Batch(
+            self,
+            tenant_id=tenant_id,
+            principal_id=principal_id,
+            documents=documents,
+            now=now,
+            lease_seconds=lease_seconds,
+            access=access,
+            request=request,
+        )
+        return await batch.write()
 
-    async def _plan_ahead(
-        self, documents: Sequence[NewDocument], tenant_id: str, principal_id: str, now: datetime
-    ) -> AsyncGenerator[Planned, None]:
-        """The documents in order, some at a time: while these are written, the next are planned."""
-
-        def begin(start: int) -> asyncio.Task[Planned]:
-            # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
-            part = documents[start : start + PLANNED_DOCUMENTS]
-            return asyncio.create_task(
-                asyncio.to_thread(self._draft_all, part, start, tenant_id, principal_id, now)
-            )
-
-        planning = begin(0)
-        try:
-            for start in range(PLANNED_DOCUMENTS, len(documents), PLANNED_DOCUMENTS):
-                planned = await planning
-                planning = begin(start)
-                yield planned
-            yield await planning
-        finally:
-            planning.cancel()
-
-    def _draft_all(
-        self, documents: Sequence[NewDocument], start: int, tenant_id: str, principal_id: str, now: datetime
-    ) -> Planned:
-        planned: list[Draft] = []
-        refused: dict[int, AddResult | MemoryError] = {}
-        for position, document in enumerate(documents, start):
-            try:
-                planned.append(self._draft(document, position, tenant_id, principal_id, now))
-            except MemoryError as error:
-                refused[position] = error
-        return planned, refused
-
-    def _draft(
+    def draft(
         self, document: NewDocument, position: int, tenant_id: str, principal_id: str, now: datetime
     ) -> Draft:
         if document.language is not None and document.language not in self._known_languages:
@@ -177,33 +138,7 @@ class CaptureService:
             raise TooLargeError(f"A document may have at most {limits.CHUNKS_PER_DOCUMENT} chunks.")
         return draft
 
-    async def _write_lanes(
-        self,
-        tenant_id: str,
-        principal_id: str,
-        access: Access | None,
-        planned: list[Draft],
-        lease_seconds: float,
-        request: OnceOnly | None,
-    ) -> dict[int, AddResult | MemoryError]:
-        async def write(lane: list[Draft]) -> dict[int, AddResult | MemoryError]:
-            answers: dict[int, AddResult | MemoryError] = {}
-            for group in split_transactions(lane):
-                answers.update(
-                    await self._write_group(tenant_id, principal_id, access, group, lease_seconds, request)
-                )
-            return answers
-
-        # All are waited for, so that nothing is still being written when an error is reported.
-        lanes = await asyncio.gather(*map(write, split_lanes(planned)), return_exceptions=True)
-        answers: dict[int, AddResult | MemoryError] = {}
-        for written in lanes:
-            if isinstance(written, BaseException):
-                raise written
-            answers.update(written)
-        return answers
-
-    async def _write_group(
+    async def write(
         self,
         tenant_id: str,
         principal_id: str,
@@ -211,35 +146,10 @@ class CaptureService:
         group: list[Draft],
         lease_seconds: float,
         request: OnceOnly | None,
-    ) -> dict[int, AddResult | MemoryError]:
-        try:
-            return await self._write(tenant_id, principal_id, access, group, lease_seconds, request)
-        except ChunkerError as error:
-            if len(group) == 1:
-                return {group[0].position: error}
-        except DatabaseError as error:
-            if not isinstance(error.__cause__, _ABOUT_A_ROW):
-                raise
-            if len(group) == 1:
-                logger.error("a document was refused by the database (SQLSTATE %s)", error.__cause__.sqlstate)
-                return {group[0].position: error}
-        answers: dict[int, AddResult | MemoryError] = {}
-        for draft in group:
-            answers.update(
-                await self._write_group(tenant_id, principal_id, access, [draft], lease_seconds, request)
-            )
-        return answers
+    ) -> Answers:
+        """Write drafts in one transaction. Raises what kept it from that."""
 
-    async def _write(
-        self,
-        tenant_id: str,
-        principal_id: str,
-        access: Access | None,
-        group: list[Draft],
-        lease_seconds: float,
-        request: OnceOnly | None,
-    ) -> dict[int, AddResult | MemoryError]:
-        async def write() -> dict[int, AddResult | MemoryError]:
+        async def write() -> Answers:
             for draft in group:
                 draft.chunk_ids = []
             async with self._database.tenant(tenant_id) as conn:
@@ -270,3 +180,118 @@ class CaptureService:
         if len(self._noted_tags) + len(tags) > NOTED_TAGS:
             self._noted_tags.clear()
         self._noted_tags.update((tenant_id, tag) for tag in tags)
+
+
+class _Batch:
+    """One call: its documents in lanes, each of which is planned a part at a time and written meanwhile."""
+
+    def __init__(
+        self,
+        service: CaptureService,
+        *,
+        tenant_id: str,
+        principal_id: str,
+        documents: Sequence[NewDocument],
+        now: datetime,
+        lease_seconds: float,
+        access: Access | None,
+        request: OnceOnly | None,
+    ) -> None:
+        self._service = service
+        self._tenant_id = tenant_id
+        self._principal_id = principal_id
+        self._documents = documents
+        self._now = now
+        self._lease_seconds = lease_seconds
+        self._access = access
+        self._request = request
+        self._answers: Answers = {}
+        self._chunk_ids: list[str] = []
+        self._retagged = False
+        self._failed = False
+        self._planning = asyncio.Lock()
+
+    async def write(self) -> Captured:
+        lanes = split_lanes(self._documents)
+        most = PLANNED_DOCUMENTS // len(lanes)
+        # All are waited for, so that nothing is still being written when an error is reported.
+        done = await asyncio.gather(*(self._write_lane(lane, most) for lane in lanes), return_exceptions=True)
+        for error in done:
+            if error is not None:
+                raise error
+        answers = [self._answers[position] for position in range(len(self._documents))]
+        return Captured(answers, self._chunk_ids, self._retagged)
+
+    async def _write_lane(self, lane: list[int], most: int) -> None:
+        try:
+            async with aclosing(self._plan_ahead(split_evenly(lane, most))) as parts:
+                async for planned, refused in parts:
+                    self._answers.update(refused)
+                    for group in split_transactions(planned):
+                        if self._failed:
+                            return
+                        self._take(group, await self._write_group(group))
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _take(self, group: list[Draft], answers: Answers) -> None:
+        self._answers.update(answers)
+        self._retagged = self._retagged or any(draft.retagged for draft in group)
+        self._chunk_ids.extend(
+            chunk_id
+            for draft in group
+            if isinstance(answers[draft.position], AddResult)
+            for chunk_id in draft.chunk_ids
+        )
+
+    async def _plan_ahead(self, parts: list[list[int]]) -> AsyncGenerator[Planned, None]:
+        """The documents in order, some at a time: while these are written, the next are planned."""
+        planning = asyncio.create_task(self._plan(parts[0]))
+        try:
+            for part in parts[1:]:
+                planned = await planning
+                planning = asyncio.create_task(self._plan(part))
+                yield planned
+            yield await planning
+        finally:
+            planning.cancel()
+
+    async def _plan(self, positions: list[int]) -> Planned:
+        # One lane after the other, since threads would only take turns: so the first begins to write the sooner.
+        async with self._planning:
+            # In a thread: a long document takes seconds to plan, and others want answers meanwhile.
+            return await asyncio.to_thread(self._draft_all, positions)
+
+    def _draft_all(self, positions: list[int]) -> Planned:
+        planned: list[Draft] = []
+        refused: Answers = {}
+        for position in positions:
+            try:
+                planned.append(
+                    self._service.draft(
+                        self._documents[position], position, self._tenant_id, self._principal_id, self._now
+                    )
+                )
+            except MemoryError as error:
+                refused[position] = error
+        return planned, refused
+
+    async def _write_group(self, group: list[Draft]) -> Answers:
+        try:
+            return await self._service.write(
+                self._tenant_id, self._principal_id, self._access, group, self._lease_seconds, self._request
+            )
+        except ChunkerError as error:
+            if len(group) == 1:
+                return {group[0].position: error}
+        except DatabaseError as error:
+            if not isinstance(error.__cause__, _ABOUT_A_ROW):
+                raise
+            if len(group) == 1:
+                logger.error("a document was refused by the database (SQLSTATE %s)", error.__cause__.sqlstate)
+                return {group[0].position: error}
+        answers: Answers = {}
+        for draft in group:
+            answers.update(await self._write_group([draft]))
+        return answers

@@ -35,6 +35,8 @@ class Draft:
     occurred_at: datetime
     attribution: ResolvedAttribution
     chunks: tuple[PlannedChunk, ...]
+    head: str
+    """Title and author, normalised."""
     analysed: list[Row]
     cutting: Cutting
     """What it is cut by: those of the generation that it goes into."""
@@ -102,7 +104,8 @@ def draft_document(
     )
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
     own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
-    system = [t for t in resolve_access_tags(principal_id, tenant_id, None, document.share) if t not in own]
+    share = document.share
+    shared = () if share is None else resolve_access_tags(principal_id, tenant_id, None, share)
     chunks = _plan(document, cutting)
     return Draft(
         position=position,
@@ -112,12 +115,13 @@ def draft_document(
         occurred_at=document.occurred_at or now,
         attribution=attribution,
         chunks=chunks,
-        analysed=_analyse(document, chunks),
+        head=normalise(head_text(document.title, document.author)),
+        analysed=_analyse(chunks),
         cutting=cutting,
         content_hash=_content_hash(document, external_ref, attribution),
         access_tags=None if document.access_tags is None else own,
-        system_tags=system if document.share is not None else None,
-        peers=list(shared_peers(principal_id, document.share)) if document.share is not None else [],
+        system_tags=None if share is None else [tag for tag in shared if tag not in own],
+        peers=[] if share is None else list(shared_peers(principal_id, share)),
         owner=principal_id,
         document_id=new_id(ids.DOCUMENT),
         retention_class=document.retention_class,
@@ -128,7 +132,7 @@ def cut_anew(planned: Sequence[Draft], cutting: Cutting) -> None:
     """Other chunks, for drafts that go into another generation than they were planned for."""
     for draft in planned:
         chunks = _plan(draft.document, cutting)
-        draft.cutting, draft.chunks, draft.analysed = cutting, chunks, _analyse(draft.document, chunks)
+        draft.cutting, draft.chunks, draft.analysed = cutting, chunks, _analyse(chunks)
 
 
 def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
@@ -155,20 +159,24 @@ def document_row(draft: Draft, principal_id: str, tenant_id: str) -> Row:
     }
 
 
-def raw_capture(draft: Draft) -> str:
-    """The payload as received. Settles the draft's ``source_hash``, which makes an identical one the same capture.
+def raw_capture(draft: Draft) -> Row:
+    """The row of ``keep_raw_captures``, without an id: the payload as received.
 
-    That is :func:`hashing.source_hash` of the same fields, without writing them out a second time.
+    Settles the draft's ``source_hash``, which makes an identical one the same capture: that is
+    :func:`hashing.source_hash` of the same fields, without writing them out a second time.
     """
+    occurred_at = iso(draft.occurred_at)
     payload = hashing.canonical_json(
-        {
-            "adapter": draft.document.adapter,
-            "occurredAt": iso(draft.occurred_at),
-            "document": _payload(draft),
-        }
+        {"adapter": draft.document.adapter, "occurredAt": occurred_at, "document": _payload(draft)}
     )
     draft.source_hash = hashing.sha256_hex(payload)
-    return payload
+    return {
+        "adapter": draft.document.adapter,
+        "external_ref": draft.external_ref,
+        "raw_text": payload,
+        "occurred_at": occurred_at,
+        "source_hash": draft.source_hash,
+    }
 
 
 def version_row(draft: Draft) -> Row:
@@ -180,6 +188,7 @@ def version_row(draft: Draft) -> Row:
         "supersedes": draft.supersedes,
         "content_hash": draft.content_hash,
         "title": document.title,
+        "head": draft.head,
         "kind": document.kind,
         "attributes": dict(document.attributes),
         "owner": draft.owner,
@@ -211,7 +220,7 @@ def version_row(draft: Draft) -> Row:
 
 
 def chunk_rows(draft: Draft) -> list[Row]:
-    """Rows of ``insert_chunks`` and, in the same dicts, of ``insert_search_rows``."""
+    """Rows of ``insert_texts`` and of ``insert_chunks``."""
     context = draft.document.thread or (draft.document_id if len(draft.chunks) > 1 else None)
     settled = {
         "version_id": draft.version_id,
@@ -231,16 +240,14 @@ def _plan(document: NewDocument, cutting: Cutting) -> tuple[PlannedChunk, ...]:
     return planning.plan_chunks(parts, cutting.caps, chunker(cutting.strategy))
 
 
-def _analyse(document: NewDocument, chunks: Sequence[PlannedChunk]) -> list[Row]:
+def _analyse(chunks: Sequence[PlannedChunk]) -> list[Row]:
     """What of a chunk's row depends on its text alone; the costly part of a long document."""
-    head = normalise(head_text(document.title, document.author))
     return [
         {
             "ordinal": chunk.ordinal,
             "text": chunk.text,
             "role": chunk.role,
             "token_count": chunk.token_count,
-            "head": head,
             "body": normalise(chunk.text),
             "words": word_count(chunk.text[:WORD_COUNT_CHARS]),
             "asks": ends_with_question(chunk.text),

@@ -1,8 +1,8 @@
 """Named queries of one file, within one transaction and for one tenant."""
 
-import json
 from typing import Any
 
+import orjson
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow, dict_row
 
@@ -10,12 +10,10 @@ from corbits_memory.engine.drafts import Row
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
 
-_ROWS = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
-
 
 def dump_rows(rows: list[Row]) -> str:
     """Rows as the JSON that statements read them from."""
-    return _ROWS.encode(rows)
+    return orjson.dumps(rows).decode()
 
 
 class Statements:
@@ -30,10 +28,13 @@ class Statements:
     async def run(self, query: str, **parameters: Any) -> AsyncCursor[TupleRow]:
         return await self.conn.execute(self._queries[query], self._bind(parameters))
 
-    async def fetch(self, query: str, **parameters: Any) -> list[Row]:
+    async def send(self, query: str, **parameters: Any) -> AsyncCursor[Row]:
+        """For rows that are fetched later: in a pipeline, another statement may follow at once."""
         cursor = self.conn.cursor(row_factory=dict_row)
-        await cursor.execute(self._queries[query], self._bind(parameters))
-        return await cursor.fetchall()
+        return await cursor.execute(self._queries[query], self._bind(parameters))
+
+    async def fetch(self, query: str, **parameters: Any) -> list[Row]:
+        return await (await self.send(query, **parameters)).fetchall()
 
     def _bind(self, parameters: dict[str, Any]) -> dict[str, Any]:
         if "rows" in parameters:

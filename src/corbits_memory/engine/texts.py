@@ -1,6 +1,6 @@
 """The text of new versions: chunks, what search reads of them, and their place in the queue for vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from corbits_memory.engine import drafts as drafting
@@ -9,25 +9,26 @@ from corbits_memory.engine.statements import Statements, dump_rows
 
 
 async def insert_texts(
-    statements: Statements, drafts: Sequence[Draft], *, generation: str, lease_seconds: float
+    statements: Statements, drafts: Sequence[Draft], versions: str, *, generation: str, lease_seconds: float
 ) -> None:
-    """Chunks and searched rows of drafts whose versions stand in ``generation``, in a few statements.
+    """Chunks and searched rows of drafts in ``generation``, in a few statements.
 
-    Whoever writes them has first go at their vectors until the lease ends; turns that have another turn
-    before them now are queued, too.
+    ``versions``: the rows of the drafts' versions, dumped; these are written before or after this, in the same
+    transaction. Whoever writes them has first go at their vectors until the lease ends; turns that have
+    another turn before them now are queued, too.
     """
-    chunk_ids = [chunk_id for draft in drafts for chunk_id in draft.chunk_ids]
-    if not chunk_ids:
+    chunks = [row for draft in drafts for row in drafting.chunk_rows(draft)]
+    if not chunks:
         return
-    # Written out once for the two statements that read it.
-    chunks = dump_rows([row for draft in drafts for row in drafting.chunk_rows(draft)])
-    await statements.run("insert_chunks", chunks=chunks)
-    await statements.run("insert_search_rows", chunks=chunks, generation=generation)
-    owners = [draft.owner for draft in drafts for _ in draft.chunk_ids]
+    await statements.run("keep_plans")
     await statements.run(
-        "enqueue_chunks", chunks=chunk_ids, owners=owners, lease=lease_seconds, generation=generation
+        "insert_texts",
+        chunks=dump_rows(chunks),
+        versions=versions,
+        lease=lease_seconds,
+        generation=generation,
     )
-    await _enqueue_followers(statements, drafts, chunk_ids, generation)
+    await statements.run("plan_anew")
 
 
 async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft]) -> None:
@@ -37,20 +38,41 @@ async def insert_unsearched_texts(statements: Statements, drafts: Sequence[Draft
         await statements.run("insert_chunks", chunks=dump_rows(chunks))
 
 
-async def _enqueue_followers(
-    statements: Statements, drafts: Sequence[Draft], chunk_ids: list[str], generation: str
+async def enqueue_followers_of(statements: Statements, drafts: Sequence[Draft], *, generation: str) -> None:
+    """Queue turns that have one of these drafts' before them now."""
+    chunk_ids = [chunk_id for draft in drafts for chunk_id in draft.chunk_ids]
+    await enqueue_followers(statements, _spans(drafts), chunk_ids, generation=generation)
+
+
+async def enqueue_followers(
+    statements: Statements,
+    spans: Mapping[str, tuple[datetime | str, datetime | str]],
+    chunk_ids: Sequence[str],
+    *,
+    generation: str,
 ) -> None:
+    """Queue turns that have one of these chunks before them now; ``spans``: a thread's earliest and latest of these."""
+    if not spans:
+        return
+    chunks = list(chunk_ids)
+    late = await statements.fetch("late_threads", **_columns(spans), chunks=chunks, generation=generation)
+    if late:
+        found = {row["thread"]: spans[row["thread"]] for row in late}
+        await statements.run("enqueue_followers", **_columns(found), chunks=chunks, generation=generation)
+
+
+def _columns(spans: Mapping[str, tuple[datetime | str, datetime | str]]) -> dict[str, list[datetime | str]]:
+    return {
+        "threads": list(spans),
+        "earliest": [earliest for earliest, _ in spans.values()],
+        "latest": [latest for _, latest in spans.values()],
+    }
+
+
+def _spans(drafts: Sequence[Draft]) -> dict[str, tuple[datetime, datetime]]:
     spans: dict[str, tuple[datetime, datetime]] = {}
     for draft in drafts:
         if draft.document.thread:
             earliest, latest = spans.get(draft.document.thread, (draft.occurred_at, draft.occurred_at))
             spans[draft.document.thread] = (min(earliest, draft.occurred_at), max(latest, draft.occurred_at))
-    if spans:
-        await statements.run(
-            "enqueue_followers",
-            threads=list(spans),
-            earliest=[earliest for earliest, _ in spans.values()],
-            latest=[latest for _, latest in spans.values()],
-            chunks=chunk_ids,
-            generation=generation,
-        )
+    return spans

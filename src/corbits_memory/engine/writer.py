@@ -33,8 +33,8 @@ from corbits_memory.engine.graph import has_graph, insert_graph
 from corbits_memory.engine.idempotency import OnceOnly
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
-from corbits_memory.engine.statements import Statements
-from corbits_memory.engine.texts import insert_texts
+from corbits_memory.engine.statements import Statements, dump_rows
+from corbits_memory.engine.texts import enqueue_followers_of, insert_texts
 from corbits_memory.errors import ExternalRefInUseError, ForbiddenError, InvalidInputError, MemoryError
 from corbits_memory.ports import Access, AddResult, ShareReceipt
 
@@ -123,14 +123,12 @@ class CaptureWriter:
             await self._insert(changed, fresh=sum(claimed[d.key]["fresh"] for d in changed))
 
     async def _audit(self, acts: list[tuple[str, AuditOutcome]]) -> None:
-        """Adds that made no version; those that did are told with their numbers."""
         if acts:
-            await self._statements.run(
-                "audit",
-                events=[new_id(ids.AUDIT_EVENT) for _ in acts],
-                documents=[document_id for document_id, _ in acts],
-                outcomes=[str(outcome) for _, outcome in acts],
-            )
+            rows = [
+                {"id": new_id(ids.AUDIT_EVENT), "document_id": document_id, "outcome": outcome}
+                for document_id, outcome in acts
+            ]
+            await self._statements.run("audit", rows=rows)
 
     async def _lock_tenant(self) -> str:
         rows = await self._statements.fetch("lock_tenant")
@@ -204,20 +202,25 @@ class CaptureWriter:
         if not group:
             return {}
         rows = [drafts.document_row(draft, self._principal_id, self._tenant_id) for draft in group]
-        claimed = await self._statements.fetch("claim_documents", rows=rows)
+        adapters = sorted({draft.document.adapter for draft in group})
+        async with self._conn.pipeline():
+            claims = await self._statements.send("claim_documents", rows=rows)
+            # Asked after the claim, with a snapshot of its own: whoever forgets one meanwhile holds the claim up.
+            forgotten = await self._statements.send("has_forgotten", adapters=adapters)
+            claimed = await claims.fetchall()
+            asked = await forgotten.fetchall()
         found = {(row["adapter"], row["external_ref"]): row for row in claimed}
-        named = [draft.key for draft in group if draft.document.external_ref and found[draft.key]["fresh"]]
-        if named:
+        if asked[0]["found"]:
+            named = [
+                draft.key for draft in group if draft.document.external_ref and found[draft.key]["fresh"]
+            ]
             found.update(await self._forgotten(named, found))
         return found
 
     async def _forgotten(
         self, keys: list[tuple[str, str]], claimed: dict[tuple[str, str], Row]
     ) -> dict[tuple[str, str], Row]:
-        """Forgotten documents of these names, in the place of the rows that were made for them just now.
-
-        Asked after the claim, with a snapshot of its own: whoever forgets one meanwhile holds the claim up.
-        """
+        """Forgotten documents of these names, in the place of the rows that were made for them just now."""
         erased = {erased_reference(self._tenant_id, *key): key for key in keys}
         rows = await self._statements.fetch(
             "forgotten_documents", adapters=[key[0] for key in erased.values()], refs=list(erased)
@@ -297,20 +300,8 @@ class CaptureWriter:
     async def _insert(self, changed: list[Draft], *, fresh: int) -> None:
         """All statements in one go: while the database works on one, the rows of the next are made."""
         superseding = [draft for draft in changed if draft.supersedes]
-        chunk_ids = [chunk_id for draft in changed for chunk_id in draft.chunk_ids]
         dropped: AsyncCursor[TupleRow] | None = None
         async with self._conn.pipeline():
-            # A statement of its own: a payload that raced is seen only by the next one's snapshot.
-            payloads = [drafts.raw_capture(draft) for draft in changed]
-            await self._statements.run(
-                "keep_raw_captures",
-                ids=[new_id(ids.RAW_CAPTURE) for _ in changed],
-                adapters=[draft.document.adapter for draft in changed],
-                references=[draft.external_ref for draft in changed],
-                instants=[drafts.iso(draft.occurred_at) for draft in changed],
-                payloads=payloads,
-                hashes=[draft.source_hash for draft in changed],
-            )
             if superseding:
                 documents = [draft.document_id for draft in superseding]
                 await self._statements.run(
@@ -319,21 +310,31 @@ class CaptureWriter:
                 dropped = await self._statements.run(
                     "drop_search_rows", documents=documents, generation=self._generation
                 )
-            versions = [drafts.version_row(draft) for draft in changed]
-            again = [row for row, draft in zip(versions, changed, strict=True) if draft.version > 1]
+            rows = [drafts.version_row(draft) for draft in changed]
+            again = [row for row, draft in zip(rows, changed, strict=True) if draft.version > 1]
             if again:
                 await self._statements.run("update_documents", rows=again)
-            await self._statements.run("insert_versions", rows=versions, generation=self._generation)
+            # The longest statement goes first: while it runs, the payloads are written out.
             await insert_texts(
-                self._statements, changed, generation=self._generation, lease_seconds=self._lease_seconds
+                self._statements,
+                changed,
+                dump_rows(rows),
+                generation=self._generation,
+                lease_seconds=self._lease_seconds,
             )
+            # A statement of its own: a payload that raced is seen only by a later one's snapshot.
+            captures = [{"id": new_id(ids.RAW_CAPTURE), **drafts.raw_capture(draft)} for draft in changed]
+            await self._statements.run("keep_raw_captures", rows=captures)
+            await self._audit([(draft.document_id, AuditOutcome.DONE) for draft in changed])
+            for row, draft in zip(rows, changed, strict=True):
+                row["source_hash"] = draft.source_hash
+            versions = dump_rows(rows)
+            await enqueue_followers_of(self._statements, changed, generation=self._generation)
             if dropped is None and not any(map(has_graph, changed)):
-                await self._note_tags(changed)
-                await self._finish(changed, chunks=len(chunk_ids), fresh=fresh)
+                await self._finish(changed, versions, dropped=0, fresh=fresh)
                 return
         await insert_graph(self._statements, changed)
-        await self._note_tags(changed)
-        await self._finish(changed, chunks=len(chunk_ids) - (dropped.rowcount if dropped else 0), fresh=fresh)
+        await self._finish(changed, versions, dropped=dropped.rowcount if dropped else 0, fresh=fresh)
 
     async def _note_tags(self, changed: list[Draft]) -> None:
         tags = {tag for draft in changed for tag in draft.tags}
@@ -341,15 +342,17 @@ class CaptureWriter:
         if self.new_tags:
             await note_tags(self._conn, self._tenant_id, self.new_tags)
 
-    async def _finish(self, changed: list[Draft], *, chunks: int, fresh: int) -> None:
+    async def _finish(self, changed: list[Draft], versions: str, *, dropped: int, fresh: int) -> None:
+        """What every add ends with; ``dropped``: rows of superseded text."""
+        await self._note_tags(changed)
         await self._statements.run(
-            "finish",
-            versions=[draft.version_id for draft in changed],
-            events=[new_id(ids.AUDIT_EVENT) for _ in changed],
-            targets=[draft.document_id for draft in changed],
+            "insert_versions",
+            versions=versions,
+            count=len(changed),
             documents=fresh,
-            chunks=chunks,
+            chunks=sum(len(draft.chunk_ids) for draft in changed) - dropped,
             languages=sorted({draft.language for draft in changed}),
+            generation=self._generation,
         )
 
 

@@ -21,8 +21,12 @@ from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
 from corbits_memory.engine.queries import load_queries
-from corbits_memory.engine.statements import Statements
-from corbits_memory.engine.texts import insert_texts, insert_unsearched_texts
+from corbits_memory.engine.statements import Statements, dump_rows
+from corbits_memory.engine.texts import (
+    enqueue_followers_of,
+    insert_texts,
+    insert_unsearched_texts,
+)
 from corbits_memory.engine.vectors import registered_spaces
 from corbits_memory.errors import MemoryError
 from corbits_memory.ports.transform import TransformScope
@@ -192,12 +196,15 @@ class Mirror:
         made = {source["id"]: draft.version_id for source, draft in copies}
         rows = [_version_row(source, draft, made) for source, draft in copies]
         await self._statements.run("insert_copies", rows=rows)
+        searched = [draft for source, draft in copies if source["searched"]]
         await insert_texts(
             self._capture,
-            [draft for source, draft in copies if source["searched"]],
+            searched,
+            dump_rows([row for row, (source, _) in zip(rows, copies, strict=True) if source["searched"]]),
             generation=self._generation.id,
             lease_seconds=self._lease_seconds,
         )
+        await enqueue_followers_of(self._capture, searched, generation=self._generation.id)
         await insert_unsearched_texts(
             self._capture, [draft for source, draft in copies if not source["searched"]]
         )

@@ -20,10 +20,8 @@ class Statements(statements.Statements):
 
     def __init__(self, conn: Connection, tenant_id: str, *, generation: str = "") -> None:
         super().__init__(conn, tenant_id, "transfer", generation=generation)
-        # Captures audit their adds; what an import brings was added elsewhere.
-        self.capture = statements.Statements(
-            conn, tenant_id, "capture", generation=generation, principal="", events=[], targets=[]
-        )
+        self.generation = generation
+        self.capture = statements.Statements(conn, tenant_id, "capture", generation=generation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from corbits_memory.core.text import ends_with_question, normalise, word_count
 from corbits_memory.engine.drafts import WORD_COUNT_CHARS, head_text
 from corbits_memory.engine.neighbours import enqueue
 from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.texts import enqueue_followers
 from corbits_memory.engine.transfer.batch import Statements, Written, sliced
 from corbits_memory.engine.transfer.format import Row
 from corbits_memory.engine.transfer.pieces import Unit
@@ -81,14 +82,12 @@ async def _embed_followers(db: Statements, units: Sequence[Unit], searchable: Se
     for unit in units:
         if unit.row["thread"] and unit.row["status"] in _SEARCHABLE:
             spans.setdefault(unit.row["thread"], []).append(unit.row["occurred_at"])
-    if spans:
-        await db.capture.run(
-            "enqueue_followers",
-            threads=list(spans),
-            earliest=[min(instants) for instants in spans.values()],
-            latest=[max(instants) for instants in spans.values()],
-            chunks=[row["chunk_id"] for row in searchable],
-        )
+    await enqueue_followers(
+        db.capture,
+        {thread: (min(instants), max(instants)) for thread, instants in spans.items()},
+        [row["chunk_id"] for row in searchable],
+        generation=db.generation,
+    )
 
 
 def _analysed(chunk: Row, unit: Unit) -> Row:
