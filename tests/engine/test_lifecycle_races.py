@@ -80,13 +80,27 @@ async def test_followers_are_woken_at_once(store: PostgresDocumentStore, verb: V
     assert time.monotonic() - done < 0.5
 
 
+GATE = """
+CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_query() LIKE '%status = ''superseded''%' THEN
+    PERFORM pg_advisory_xact_lock(4711);
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER gate BEFORE UPDATE ON memory.version FOR EACH STATEMENT EXECUTE FUNCTION gate();
+"""
+"""Whoever is about to supersede waits for a lock, with what it has looked at before."""
+
+
 async def test_a_version_that_is_swept_while_it_is_superseded_stays_deprecated(
     store: PostgresDocumentStore, owner: Owner, database_url: str
 ) -> None:
     (old,) = await add(store, expired("One."))
     async with await psycopg.AsyncConnection.connect(database_url) as gate:
         # The capture has looked at what is active, and waits here before it supersedes that.
-        await gate.execute("LOCK TABLE memory.raw_capture IN EXCLUSIVE MODE")
+        await owner.execute(GATE)
+        await gate.execute("SELECT pg_advisory_xact_lock(4711)")
         adding = asyncio.create_task(add(store, note("Two.", external_ref="n1")))
         await _until_waiting(owner)
         await sweep(store)
