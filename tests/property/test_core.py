@@ -2,7 +2,6 @@
 
 import string
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -298,7 +297,7 @@ def test_scores_fall_and_own_relevance_is_a_share(rows: list[Candidate]) -> None
 @given(candidate_rows(), st.integers(0, 11), st.floats(0.1, 10))
 def test_more_of_the_query_in_a_row_never_lowers_it(rows: list[Candidate], at: int, more: float) -> None:
     row = rows[at % len(rows)]
-    richer = [replace(other, bm25=other.bm25 + more) if other is row else other for other in rows]
+    richer = [other._replace(bm25=other.bm25 + more) if other is row else other for other in rows]
     beside = all_pairs(rows)
 
     def score(several: list[Candidate]) -> float:

@@ -3,9 +3,8 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from corbits_memory.core.text import words
 
@@ -16,8 +15,7 @@ _SHINGLE_WORDS = 3
 _DIGIT = re.compile(r"\d")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmrItem:
+class MmrItem(NamedTuple):
     """One candidate. ``tokens`` stand in for the vector where either side has none."""
 
     key: str
@@ -117,8 +115,7 @@ def collapse_near_identical(texts: Sequence[str], *, threshold: float = NEAR_IDE
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """What of a text is compared with other texts."""
 
     tokens: frozenset[str]
@@ -133,7 +130,7 @@ class Signature:
         return cls(
             tokens=frozenset(tokens),
             shingles=_shingles(tokens),
-            numbers=frozenset(token for token in tokens if _DIGIT.search(token)),
+            numbers=frozenset(token for token in tokens if not token.isalpha() and _DIGIT.search(token)),
             wordless="" if tokens else text.strip(),
         )
 

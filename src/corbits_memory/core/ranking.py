@@ -6,8 +6,9 @@ neighbours, its thread, its author and the question before it add to that; prior
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.temporal import HALF_LIFE_MS
@@ -70,12 +71,12 @@ class RankingConstants:
 DEFAULT_CONSTANTS = RankingConstants()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One visible row with its exact scores in both channels."""
 
     chunk_id: str
     document_id: str
+    occurred_at: datetime
     thread: str | None = None
     author: str | None = None
     ends_with_question: bool = False
@@ -88,7 +89,6 @@ class Candidate:
     supports: int = 0
     contradicts: int = 0
     temporal_class: TemporalClass = TemporalClass.EVENT
-    occurred_at: datetime
     valid_until: datetime | None = None
 
 
@@ -107,8 +107,7 @@ class QueryContext:
     """The model's own cosine of unrelated texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """A candidate with its score and where it came from."""
 
     candidate: Candidate
@@ -119,7 +118,7 @@ class Scored:
     """``lexical'``: how much of the query the row's words cover, 0 to 1."""
     dense: float | None
     """``dense'``, 0 at the floor and 1 for the best candidate; None without a vector."""
-    contributions: tuple[float, ...] = field(repr=False)
+    contributions: tuple[float, ...]
 
     @property
     def parts(self) -> Mapping[str, float]:

@@ -75,20 +75,29 @@ def normalise(text: str) -> str:
     that a stem is found under any particle; an identifier is followed by its parts joined into one word
     (``CL-5868`` gives ``CL 5868 CLx5868``). Rows and queries go through the same function.
     """
+    text = _named(text)
+    return " ".join(_ascii_words(text)) if text.isascii() else _spaced(text)
+
+
+def words(text: str) -> list[str]:
+    """Lower-cased words of the normalised text, in order."""
+    text = _named(text)
+    return _ascii_words(text.lower()) if text.isascii() else _spaced(text).lower().split()
+
+
+def _named(text: str) -> str:
+    """NFKC, with each identifier followed by its parts as one word, and signs that are names spelt out."""
     text = unicodedata.normalize("NFKC", text)
     if _INNER_SIGN.search(text):
         text = _COMPOUND.sub(_with_joined, text)
     if "+" in text or "#" in text:
         text = _SIGNED.sub(_with_sign_name, text)
-    if text.isascii():
-        return " ".join(_ascii_words(text))
+    return text
+
+
+def _spaced(text: str) -> str:
     plain = text.translate(_Separators())
     return " ".join(_SCRIPT_RUN.sub(_with_bigrams, plain).split())
-
-
-def words(text: str) -> list[str]:
-    """Lower-cased words of the normalised text, in order."""
-    return normalise(text).lower().split()
 
 
 def word_count(text: str) -> int:

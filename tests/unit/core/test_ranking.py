@@ -38,7 +38,7 @@ def turn(chunk_id: str, bm25: float = 0.0, cosine: float | None = None, **change
         occurred_at=NOW,
         temporal_class=TemporalClass.STATE,
     )
-    return replace(row, **changes)
+    return row._replace(**changes)
 
 
 def note(chunk_id: str, bm25: float = 0.0, cosine: float | None = None, **changes: Any) -> Candidate:

@@ -1,6 +1,5 @@
 """Columns: windows of neighbours, and rows made as they are asked for."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -47,7 +46,7 @@ def test_claims_given_apart_count_like_claims_of_the_rows() -> None:
     claims = {"b": (3, 0), "c": (0, 2)}
     apart = score_columns(CandidateColumns.of(rows, {}), QUERY, DEFAULT_CONSTANTS, claims=claims)
     within = [
-        replace(row, supports=claims[row.chunk_id][0], contradicts=claims[row.chunk_id][1])
+        row._replace(supports=claims[row.chunk_id][0], contradicts=claims[row.chunk_id][1])
         if row.chunk_id in claims
         else row
         for row in rows

@@ -400,6 +400,6 @@ BEGIN
     CASE WHEN lex.predicate = scope AND p_scope - ARRAY['generation', 'principal', 'everything', 'allowed', 'documents',
                                                         'refused', 'vetoed', 'statuses'] = '{}' THEN ''
          ELSE lex.predicate END,
-    lexical_ids, dense_ids, near, greatest(6, p_limit / 8), lex.languages, lex.queries, lex.totals,
+    lexical_ids, dense_ids, near, greatest(4, p_limit / 12), lex.languages, lex.queries, lex.totals,
     CASE WHEN dense_ready THEN model.place END, half, whole) AS c;
 END $$;
