@@ -24,7 +24,7 @@ from corbits_memory.engine.vectors import vector_text
 from corbits_memory.ports import SearchQuery
 
 ENGINE_TARGET, GROWTH_TARGET, NEIGHBOUR_TARGET, RECALL_TARGET = 2.0, 3.0, 1.3, 0.95
-SMALL_CHUNKS = 1_000
+ENGINE_CHUNKS, SMALL_CHUNKS = 100_000, 1_000
 SMALL, LARGE = "small", "large"
 QUESTIONS, ROUNDS = 200, 3
 
@@ -172,7 +172,7 @@ def _engine_table(timings: dict[tuple[int, str], Timing]) -> Table:
     table = Table(
         (
             "chunks", "search, ms (p95)", "lexical scan", "dense scan", "both scans", "search / scans",
-            f"≤ {ENGINE_TARGET:.0f}",
+            f"≤ {ENGINE_TARGET:.0f} at {ENGINE_CHUNKS:,}",
         )
     )  # fmt: skip
     for (chunks, kind), timing in timings.items():
@@ -182,7 +182,7 @@ def _engine_table(timings: dict[tuple[int, str], Timing]) -> Table:
             f"{chunks:,}" if kind == LARGE else beside,
             *(_milliseconds(v) for v in (timing.search, timing.lexical, timing.dense, timing.scans)),
             f"{ratio:.2f}",
-            verdict(held=ratio <= ENGINE_TARGET) if kind == LARGE else "",
+            verdict(held=ratio <= ENGINE_TARGET) if (chunks, kind) == (ENGINE_CHUNKS, LARGE) else "",
         )
     return table
 
