@@ -1,4 +1,4 @@
-"""A large batch is written over two connections: what belongs together keeps its order."""
+"""A large batch is written over several connections: what belongs together keeps its order."""
 
 import itertools
 from collections.abc import Sequence
@@ -26,10 +26,15 @@ def everything(documents: Sequence[NewDocument]) -> list[list[int]]:
     return [list(range(len(documents)))]
 
 
-def test_a_small_batch_has_one_lane() -> None:
-    documents = [note(f"Text {i}.") for i in range(ENOUGH - 1)]
-    assert split_lanes(documents) == everything(documents)
-    assert len(split_lanes([*documents, note("One more.")])) == LANES
+@pytest.mark.parametrize("lanes", range(2, LANES + 1))
+def test_a_lane_has_enough_to_do(lanes: int) -> None:
+    documents = [note(f"Text {i}.") for i in range(LANE_DOCUMENTS * lanes - 1)]
+    assert len(split_lanes(documents)) == lanes - 1
+    assert len(split_lanes([*documents, note("One more.")])) == lanes
+
+
+def test_there_are_no_more_lanes_than_that() -> None:
+    assert len(split_lanes([note(f"Text {i}.") for i in range(ENOUGH * 2)])) == LANES
 
 
 def test_lanes_hold_everything_once_in_order_and_are_alike() -> None:
@@ -109,7 +114,7 @@ async def test_a_batch_of_two_lanes_keeps_threads_repeats_versions_and_feed(
     assert feed == (list(range(1, ENOUGH + 6)), True, ENOUGH + 5, ENOUGH)
 
 
-async def test_when_one_lane_fails_the_other_is_waited_for_and_begins_nothing_new(
+async def test_when_one_lane_fails_the_others_are_waited_for_and_begin_nothing_new(
     store: PostgresDocumentStore, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [note(f"Text {i}.", external_ref=f"n{i}") for i in range(PLANNED_DOCUMENTS * 3)]
@@ -130,7 +135,7 @@ async def test_when_one_lane_fails_the_other_is_waited_for_and_begins_nothing_ne
     monkeypatch.setattr(CaptureWriter, "write", write)
     with pytest.raises(UnavailableError):
         await store.add(tenant_id=T, principal_id=P, documents=documents)
-    assert (begun, ended) == (2, 1)
+    assert (begun, ended) == (LANES, LANES - 1)
     monkeypatch.undo()
     # What was written is whole, and the same call completes the rest.
     answers = await add(store, *documents)

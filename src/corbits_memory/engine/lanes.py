@@ -8,11 +8,11 @@ from corbits_memory.ports import NewDocument
 TRANSACTION_CHUNKS = 1_000
 """A batch is cut into transactions of about this many chunks, so that none holds its locks for long."""
 TRANSACTION_DOCUMENTS = 500
-LANES = 2
+LANES = 3
 DOCUMENT_CHARS = 1_000
 """A document costs about as much as so many characters of its text."""
 LANE_DOCUMENTS = 100
-"""A large batch is written over two connections at once, when each gets about this many documents."""
+"""A large batch is written over several connections at once, when each gets about this many documents."""
 
 
 def split_lanes(documents: Sequence[NewDocument]) -> list[list[int]]:
@@ -22,10 +22,11 @@ def split_lanes(documents: Sequence[NewDocument]) -> list[list[int]]:
     the one before. Lanes thus never wait for each other's documents, only for the tenant's counter at the end.
     """
     together = [list(range(len(documents)))]
-    if len(documents) < LANE_DOCUMENTS * LANES:
+    count = min(LANES, len(documents) // LANE_DOCUMENTS)
+    if count < 2:
         return together
-    lanes: list[list[int]] = [[] for _ in range(LANES)]
-    loads = [0] * LANES
+    lanes: list[list[int]] = [[] for _ in range(count)]
+    loads = [0] * count
     bound: dict[object, int] = {}
     for position, document in enumerate(documents):
         ties: list[object] = []
@@ -35,7 +36,7 @@ def split_lanes(documents: Sequence[NewDocument]) -> list[list[int]]:
             ties.append(document.thread)
         found = {bound[tie] for tie in ties if tie in bound}
         if len(found) > 1:
-            # A document that moves from a thread to one of the other lane.
+            # A document that moves from a thread to one of another lane.
             return together
         lane = found.pop() if found else loads.index(min(loads))
         bound.update(dict.fromkeys(ties, lane))
