@@ -27,6 +27,7 @@ TABLES = {
     "search_row": "chunk_id",
     "feed_event": "lpad(seq::text, 20, '0')",
     "embed_queue": "chunk_id",
+    "audit_event": "id",
 }
 """What a capture writes, in the order of their foreign keys, each with what grows from slice to slice."""
 
