@@ -185,3 +185,12 @@ async def test_any_store_can_be_hosted(database: Database) -> None:
         async with running(app) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
             answer: Any = await client.post(route("acme", "add"), json=DEPLOYS, headers=bearer(made.secret))
     assert answer.status_code == 200
+
+
+async def test_what_stands_at_the_start_is_set_aside_from_the_collector_while_open(
+    database_url: str,
+) -> None:
+    before = gc.get_freeze_count()
+    async with open_plane(MemoryConfig(memory=EngineConfig(database_url=database_url)), run_worker=False):
+        assert gc.get_freeze_count() > before
+    assert gc.get_freeze_count() == 0

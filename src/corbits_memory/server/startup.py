@@ -1,6 +1,7 @@
 """Bringing a host up: configuration, database, migrations, memory, first token, web server."""
 
 import asyncio
+import gc
 import json
 import os
 import shlex
@@ -100,7 +101,12 @@ async def open_plane(config: MemoryConfig, *, run_worker: bool) -> AsyncIterator
     )
     # The memory first: it checks that the tables are there.
     async with memory, opened(grants):
-        yield Plane(memory=memory, store=store, config=engine)
+        # What stands by now stays, and the collector of cycles need not walk it again and again.
+        gc.freeze()
+        try:
+            yield Plane(memory=memory, store=store, config=engine)
+        finally:
+            gc.unfreeze()
 
 
 @asynccontextmanager
