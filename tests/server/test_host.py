@@ -1,5 +1,6 @@
 """The host over a real socket: who may do what, health, metrics, docs, headers."""
 
+import gc
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from corbits_memory.config import EngineConfig, MemoryConfig
 from corbits_memory.core.enums import Capability
 from corbits_memory.core.limits import BODY_BYTES
 from corbits_memory.engine.pool import Database
@@ -14,6 +16,7 @@ from corbits_memory.plane import Memory
 from corbits_memory.ports import Caller
 from corbits_memory.server.app import host_app
 from corbits_memory.server.identity import TokenIdentity
+from corbits_memory.server.startup import open_plane
 from corbits_memory.server.tokens import Tokens
 from corbits_memory.testing import FakeDocumentStore
 from tests.server.support import Host, bearer, route, running
@@ -188,9 +191,11 @@ async def test_any_store_can_be_hosted(database: Database) -> None:
 
 
 async def test_what_stands_at_the_start_is_set_aside_from_the_collector_while_open(
-    database_url: str,
+    host_database_url: str,
 ) -> None:
     before = gc.get_freeze_count()
-    async with open_plane(MemoryConfig(memory=EngineConfig(database_url=database_url)), run_worker=False):
+    async with open_plane(
+        MemoryConfig(memory=EngineConfig(database_url=host_database_url)), run_worker=False
+    ):
         assert gc.get_freeze_count() > before
     assert gc.get_freeze_count() == 0
