@@ -9,7 +9,7 @@ from corbits_memory.core.enums import Channel, EvidenceLevel, SearchProfile
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.ports import SearchResult
 from tests.engine.support import NOON, OpenStore, add, find, first, note, refs
-from tests.models.conftest import Answer, ModelServer, Request
+from tests.models.conftest import Answer, ModelServer, Request, Script
 
 COMPAT = SearchProfile.COMPAT
 
@@ -25,7 +25,7 @@ def rerank_server() -> Iterator[ModelServer]:
         yield server
 
 
-def scores_by(words: dict[str, float]) -> object:
+def scores_by(words: dict[str, float]) -> Script:
     """A reranker that gives each text the score of the first word of ours in it."""
 
     def answer(request: Request) -> Answer:
@@ -99,7 +99,7 @@ async def test_filters_without_a_query(store: PostgresDocumentStore) -> None:
 
 
 async def test_the_reranker_decides(open_store: OpenStore, rerank_server: ModelServer) -> None:
-    rerank_server.script(scores_by({"first": 0.9, "second": 0.6, "third": 0.3}))  # type: ignore[arg-type]
+    rerank_server.script(scores_by({"first": 0.9, "second": 0.6, "third": 0.3}))
     store = await open_store(profile=COMPAT, rerank_url=rerank_server.url)
     await add(
         store,
@@ -139,7 +139,7 @@ async def test_a_query_too_long_to_rerank_is_said(open_store: OpenStore, rerank_
 async def test_the_default_profile_mixes_a_reranker_in(
     open_store: OpenStore, rerank_server: ModelServer
 ) -> None:
-    rerank_server.script(scores_by({"second": 0.95, "first": 0.05}))  # type: ignore[arg-type]
+    rerank_server.script(scores_by({"second": 0.95, "first": 0.05}))
     store = await open_store(rerank_url=rerank_server.url)
     await add(store, note("alpha first", external_ref="a"), note("alpha second", external_ref="b"))
     found = await ask(store, "alpha")

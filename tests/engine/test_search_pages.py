@@ -142,7 +142,7 @@ async def test_a_deep_page_reads_a_bounded_number_of_rows(
         return await retrieve(*given, limit=limit, **named)
 
     monkeypatch.setattr(default, "retrieve", spy)
-    rerank_server.script(scores_by({}))  # type: ignore[arg-type]
+    rerank_server.script(scores_by({}))
     store = await open_store(rerank_url=rerank_server.url)
     await add(store, *boats(130))
     pages = await walk(store, "boat", limit=33)
@@ -154,7 +154,7 @@ async def test_a_deep_page_reads_a_bounded_number_of_rows(
 async def test_a_reranker_does_not_read_what_was_shown(
     open_store: OpenStore, rerank_server: ModelServer
 ) -> None:
-    rerank_server.script(scores_by({}))  # type: ignore[arg-type]
+    rerank_server.script(scores_by({}))
     store = await open_store(rerank_url=rerank_server.url)
     await add(store, *boats(12))
     first = await page(store, "boat", limit=4)
@@ -283,7 +283,7 @@ async def test_the_past_has_pages(store: PostgresDocumentStore, owner: Owner) ->
 async def test_a_reranker_orders_every_page(
     open_store: OpenStore, rerank_server: ModelServer, profile: SearchProfile
 ) -> None:
-    rerank_server.script(scores_by({f"number{n} ": 1 - n / 100 for n in range(20)}))  # type: ignore[arg-type]
+    rerank_server.script(scores_by({f"number{n} ": 1 - n / 100 for n in range(20)}))
     store = await open_store(profile=profile, rerank_url=rerank_server.url)
     await add(store, *boats(12))
     pages = await walk(store, "boat", limit=5, profile=profile)

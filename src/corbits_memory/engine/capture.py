@@ -231,7 +231,7 @@ class _Batch:
                         if self._failed:
                             return
                         self._take(group, await self._write_group(group))
-        except BaseException:
+        except BaseException:  # a cancelled lane ends the others, too
             self._failed = True
             raise
 
