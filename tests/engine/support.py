@@ -5,6 +5,8 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+import psycopg
+
 from corbits_memory.config import EngineConfig
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.ports import AddResult, NewDocument, SearchItem, SearchQuery, SearchResult, TextPart
@@ -13,6 +15,9 @@ T, P = "acme", "ann"
 NOON = datetime(2026, 5, 7, 12, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 """What the stores of these tests take for now."""
+
+
+Owner = psycopg.AsyncConnection[Any]
 
 
 class OpenStore(Protocol):
@@ -83,3 +88,18 @@ async def until_embedded(store: PostgresDocumentStore, *, seconds: float = 60) -
     async with asyncio.timeout(seconds):
         while await store.pending_vectors(tenant_id=T, principal_id=P):  # noqa: ASYNC110 - another process may do it
             await asyncio.sleep(0.05)
+
+
+async def until_waiting(owner: Owner, *, count: int = 1) -> None:
+    """Wait until so many sessions of this database wait for a lock."""
+    async with asyncio.timeout(20):
+        while True:
+            row = await (
+                await owner.execute(
+                    "SELECT count(*) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                )
+            ).fetchone()
+            if row is not None and row[0] >= count:
+                return
+            await asyncio.sleep(0.02)

@@ -11,7 +11,19 @@ from corbits_memory.engine.embedding import Target
 from corbits_memory.engine.store import INLINE_DOCUMENTS, PostgresDocumentStore
 from corbits_memory.engine.vectors import Role
 from tests.engine.conftest import DIMS, embed_words, word_vector
-from tests.engine.support import NOON, OpenStore, P, T, add, find, note, refs, turn, until_embedded
+from tests.engine.support import (
+    NOON,
+    OpenStore,
+    P,
+    T,
+    add,
+    find,
+    note,
+    refs,
+    turn,
+    until_embedded,
+    until_waiting,
+)
 from tests.models.conftest import Answer, ModelServer, Request
 
 Owner = psycopg.AsyncConnection[Any]
@@ -474,6 +486,42 @@ async def rows_of(owner: Owner, model: str) -> list[tuple[Any, ...]]:
         f"SELECT chunk_id, embedding::text FROM memory.embedding_{key} ORDER BY chunk_id"
     )
     return await found.fetchall()
+
+
+async def test_text_that_is_dropped_while_it_is_queued_is_left_out(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner, database_url: str
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    added = await add(store, note("Stays.", external_ref="a"), note("Goes.", external_ref="b"))
+    await owner.execute(f"DELETE FROM {await vector_table(owner)}")
+    async with await psycopg.AsyncConnection.connect(database_url) as dropping:
+        await dropping.execute("DELETE FROM memory.search_row WHERE document_id = %s", [added[1].document_id])
+        filling = asyncio.create_task(store.backfill(T))
+        await until_waiting(owner)
+    assert await filling == 1
+    await store.embedding.drain(T)
+    assert await count_vectors(owner) == 1
+
+
+async def test_a_following_turn_that_is_dropped_meanwhile_is_left_out(
+    open_store: OpenStore,
+    word_server: ModelServer,
+    owner: Owner,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    (following,) = await add(store, turn(2, "under the oak"))
+    async with await psycopg.AsyncConnection.connect(database_url) as dropping:
+        await dropping.execute(
+            "DELETE FROM memory.search_row WHERE document_id = %s", [following.document_id]
+        )
+        adding = asyncio.create_task(add(store, turn(1, "the treasure map")))
+        await until_waiting(owner)
+    (before,) = await adding
+    assert before.degraded == ()
+    assert await count_vectors(owner) == 1
+    assert "database error" not in caplog.text
 
 
 async def test_changes_while_many_write_lose_no_vector(

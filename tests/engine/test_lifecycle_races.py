@@ -15,7 +15,7 @@ from corbits_memory.engine.scrub import scrub
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import ConflictError
 from corbits_memory.ports import NewDocument
-from tests.engine.support import NOW, P, T, add, find, note, titles
+from tests.engine.support import NOW, P, T, add, find, note, titles, until_waiting
 from tests.engine.test_access import access_of, grant
 from tests.engine.test_feed import ALL, feed
 
@@ -102,7 +102,7 @@ async def test_a_version_that_is_swept_while_it_is_superseded_stays_deprecated(
         await owner.execute(GATE)
         await gate.execute("SELECT pg_advisory_xact_lock(4711)")
         adding = asyncio.create_task(add(store, note("Two.", external_ref="n1")))
-        await _until_waiting(owner)
+        await until_waiting(owner)
         await sweep(store)
     (new,) = await adding
     rows = await owner.execute("SELECT id, status FROM memory.version ORDER BY version")
@@ -148,7 +148,7 @@ async def test_erasing_waits_for_a_replay_that_writes_and_takes_its_work_along(
     async with store._database.tenant(T) as conn:
         assert await hold_for_replay(conn, T, [capture]) == [capture]
         erasing = asyncio.create_task(verb(store, added.document_id))
-        await _until_waiting(owner)
+        await until_waiting(owner)
         await conn.execute(
             "INSERT INTO memory.version SELECT (jsonb_populate_record(v, "
             """'{"id": "kver_replayed", "generation": "g1", "feed_seq": null}')).* """
@@ -171,9 +171,9 @@ async def test_what_is_being_erased_is_not_replayed(
         # The erasure holds the document and waits here.
         await gate.execute("LOCK TABLE memory.erasure IN EXCLUSIVE MODE")
         erasing = asyncio.create_task(verb(store, added.document_id))
-        await _until_waiting(owner)
+        await until_waiting(owner)
         replaying = asyncio.create_task(_hold(store, captures))
-        await _until_waiting(owner, count=2)
+        await until_waiting(owner, count=2)
     await erasing
     assert await replaying == sorted(set(captures) - {erased})
     # Adding it anew makes a capture that replays may read.
@@ -195,18 +195,3 @@ async def _capture(owner: Owner, *, newest: bool = False) -> str:
     ).fetchone()
     assert row is not None
     return str(row[0])
-
-
-async def _until_waiting(owner: Owner, *, count: int = 1) -> None:
-    """Wait until so many sessions of this database wait for a lock."""
-    async with asyncio.timeout(20):
-        while True:
-            row = await (
-                await owner.execute(
-                    "SELECT count(*) FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-                )
-            ).fetchone()
-            if row is not None and row[0] >= count:
-                return
-            await asyncio.sleep(0.02)

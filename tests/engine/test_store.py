@@ -18,7 +18,7 @@ from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import DatabaseError, MigrationError, UnavailableError
 from corbits_memory.plane import Memory
 from corbits_memory.ports import RerankScore
-from tests.engine.support import OpenStore, T, add, find, note
+from tests.engine.support import OpenStore, T, add, find, note, until_waiting
 from tests.models.conftest import ModelServer
 from tests.support.postgres import NewDatabase
 
@@ -227,17 +227,6 @@ async def held_sample(url: str) -> AsyncIterator[None]:
         )
         await conn.execute("SELECT pg_advisory_lock(4711)")
         yield
-
-
-async def until_waiting(owner: Owner) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            waiting = await owner.execute(
-                "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted"
-            )
-            if await waiting.fetchone() is not None:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def test_counting_statistics_holds_up_no_capture(

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from psycopg.rows import dict_row
+from psycopg.rows import TupleRow, dict_row
+from psycopg.sql import Composed
 
 from corbits_memory.core.passages import passage_text
 from corbits_memory.engine.directory import ModelDirectory
@@ -338,12 +340,15 @@ class EmbeddingService:
         query = space.compose(self._queries["enqueue_missing"])
         after, queued = "", 0
         while True:
-            async with self._database.tenant(tenant_id) as conn:
-                page = {"tenant": tenant_id, "after": after, "refill": refill}
-                row = await (await conn.execute(query, page)).fetchone()
+            page = {"tenant": tenant_id, "after": after, "refill": refill}
+            row = await run_again(partial(self._run_page, tenant_id, query, page))
             if row is None or row[0] is None:
                 return queued
             after, queued = row[0], queued + row[1]
+
+    async def _run_page(self, tenant_id: str, query: Composed, page: Mapping[str, object]) -> TupleRow | None:
+        async with self._database.tenant(tenant_id) as conn:
+            return await (await conn.execute(query, page)).fetchone()
 
     async def _claim(self, tenant_id: str, generation: str, *, refill: bool = False) -> list[str]:
         async with self._database.tenant(tenant_id) as conn:

@@ -30,7 +30,7 @@ from tests.engine.replay.support import (
     versions,
     work,
 )
-from tests.engine.support import NOW, OpenStore, P, T, add, find, note, refs, titles, turn
+from tests.engine.support import NOW, OpenStore, P, T, add, find, note, refs, titles, turn, until_waiting
 from tests.engine.test_access import access_of, grant
 from tests.engine.test_feed import ALL, feed
 from tests.models.conftest import ModelServer
@@ -634,8 +634,6 @@ async def test_a_promotion_waits_for_a_forget_and_keeps_it(
 ) -> None:
     import psycopg
 
-    from tests.engine.test_lifecycle_races import _until_waiting
-
     store = await store_of()
     (added, _) = await add(store, note("Secret vault.", title="Secret"), note("Other vault.", title="Other"))
     run = await replay(store)
@@ -645,7 +643,7 @@ async def test_a_promotion_waits_for_a_forget_and_keeps_it(
         erasing = asyncio.create_task(
             store.forget(tenant_id=T, principal_id=P, document_id=added.document_id)
         )
-        await _until_waiting(owner)
+        await until_waiting(owner)
         promoting_ = asyncio.create_task(promote(store, run))
         await asyncio.sleep(0.5)
         assert not promoting_.done()

@@ -10,8 +10,7 @@ from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.replay import promote as promoting
 from corbits_memory.engine.store import PostgresDocumentStore
 from tests.engine.replay.support import SMALL, Owner, demote, live, promote, replay, rows
-from tests.engine.support import OpenStore, P, T, add, note
-from tests.engine.test_lifecycle_races import _until_waiting
+from tests.engine.support import OpenStore, P, T, add, note, until_waiting
 
 TEXTS = ("alpha beta gamma", "alpha beta", "alpha delta epsilon zeta")
 
@@ -104,7 +103,7 @@ async def test_a_count_that_a_promotion_overtook_is_not_told_as_its_own(
             "UPDATE memory.tenant_state SET live_generation = %s, stats_at = NULL", [run.generation]
         )
         counting = asyncio.create_task(store.statistics.refresh(T))
-        await _until_waiting(owner)
+        await until_waiting(owner)
     await counting
     assert (await stamp(owner))[1]
     assert await store.statistics.refresh_stale() == 1

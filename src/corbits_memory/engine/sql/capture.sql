@@ -174,7 +174,7 @@ CROSS JOIN LATERAL (
   ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS other
 
 -- name: enqueue_followers
--- Turns that now have another before them are embedded again.
+-- Turns that now have another before them are embedded again. One that is dropped meanwhile is waited for and left out.
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
 WITH placed AS MATERIALIZED (
   SELECT r.*
@@ -187,16 +187,20 @@ WITH placed AS MATERIALIZED (
       AND n.occurred_at BETWEEN late.earliest AND late.latest AND n.thread IS NOT NULL
     ORDER BY n.occurred_at, n.thread_seq, n.chunk_id OFFSET 0) AS r
   WHERE r.chunk_id = ANY (%(chunks)b::text[])
+), followers AS MATERIALIZED (
+  SELECT f.chunk_id
+  FROM placed r
+  CROSS JOIN LATERAL (
+    SELECT n.chunk_id FROM memory.search_row n
+    WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = r.context_key
+      AND n.owner_id = r.owner_id AND n.access_tags = r.access_tags
+      AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
+    ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
+  WHERE f.chunk_id <> ALL (%(chunks)b::text[])
 )
-SELECT DISTINCT %(tenant)s, f.chunk_id, %(generation)s, f.owner_id
-FROM placed r
-CROSS JOIN LATERAL (
-  SELECT n.chunk_id, n.owner_id FROM memory.search_row n
-  WHERE n.tenant_id = %(tenant)s AND n.generation = %(generation)s AND n.context_key = r.context_key
-    AND n.owner_id = r.owner_id AND n.access_tags = r.access_tags
-    AND (n.occurred_at, n.thread_seq, n.chunk_id) > (r.occurred_at, r.thread_seq, r.chunk_id)
-  ORDER BY n.occurred_at, n.thread_seq, n.chunk_id LIMIT 1) AS f
-WHERE f.chunk_id <> ALL (%(chunks)b::text[])
+SELECT %(tenant)s, f.chunk_id, f.generation, f.owner_id FROM memory.search_row f
+WHERE f.tenant_id = %(tenant)s AND f.chunk_id = ANY (ARRAY(SELECT followers.chunk_id FROM followers))
+ORDER BY f.chunk_id FOR KEY SHARE OF f
 ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp()
 
 -- name: upsert_entities

@@ -92,16 +92,21 @@ WHERE m.status = 'active' AND m.model_key <> %(model_key)s AND NOT EXISTS (
 ORDER BY m.tenant_id LIMIT 1000
 
 -- name: enqueue_missing
--- Searchable chunks of the live generation that a model's table lacks join the queue; a page at a time, by chunk.
+-- Searchable chunks of the live generation that a model's table lacks join the queue; a page at a time, by chunk. Those
+-- that are dropped meanwhile are waited for and left out.
 WITH page AS (
   SELECT r.chunk_id, r.owner_id, r.generation, e.chunk_id IS NULL AND r.generation = t.live_generation AS missing
   FROM (SELECT s.chunk_id, s.owner_id, s.generation FROM memory.search_row s
         WHERE s.tenant_id = %(tenant)s AND s.chunk_id > %(after)s ORDER BY s.chunk_id LIMIT 5000) AS r
   JOIN memory.tenant_state t ON t.tenant_id = %(tenant)s
   LEFT JOIN {table} e ON e.tenant_id = %(tenant)s AND e.chunk_id = r.chunk_id
+), held AS (
+  SELECT r.chunk_id, r.generation, r.owner_id FROM memory.search_row r
+  WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (ARRAY(SELECT page.chunk_id FROM page WHERE page.missing))
+  ORDER BY r.chunk_id FOR KEY SHARE
 ), queued AS (
   INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id, refill)
-  SELECT %(tenant)s, chunk_id, generation, owner_id, %(refill)s FROM page WHERE missing
+  SELECT %(tenant)s, held.chunk_id, held.generation, held.owner_id, %(refill)s FROM held
   ON CONFLICT DO NOTHING RETURNING chunk_id
 )
 SELECT max(page.chunk_id) AS last, (SELECT count(*) FROM queued) AS queued FROM page
