@@ -1,11 +1,15 @@
 """What a row is indexed by: hashes that never change, weights that follow the formula, rows written before."""
 
+import random
 import struct
 from typing import Any
 
 import psycopg
 import pytest
 
+from corbits_memory.core import limits
+from corbits_memory.core.chunking import CHARS_PER_TOKEN
+from corbits_memory.core.text import normalise
 from corbits_memory.engine.migrate import engine_migrations, run_memory_migrations
 from corbits_memory.engine.store import PostgresDocumentStore
 from tests.engine.support import add, note
@@ -191,3 +195,32 @@ async def test_analysis_becomes_a_part_of_the_statement(owner: Owner) -> None:
         )
     ).fetchall()
     assert "index_terms" not in "\n".join(line for (line,) in plan)
+
+
+@pytest.mark.parametrize("lexemes", [15_999, 16_000, 16_001, 40_000])
+async def test_a_text_of_any_number_of_words_has_terms(owner: Owner, lexemes: int) -> None:
+    """A vector holds 16,000 elements; a longer text is found by as many of its words."""
+    terms, weighed = await one(
+        owner,
+        "SELECT cardinality(i.terms), i.lex::text FROM memory.analyse('simple', '', "
+        "(SELECT string_agg('w' || n, ' ') FROM generate_series(1, %s) AS n)) AS f(fts), "
+        "memory.index_terms(1, f.fts) AS i",
+        lexemes,
+    )
+    assert min(lexemes, 16_000) - 5 <= terms <= min(lexemes, 16_000)
+    assert len(weights(weighed)) == terms
+
+
+@pytest.mark.parametrize("first", [0x4E00, 0xAC00, 0x20000], ids=["han", "hangul", "rare han"])
+async def test_the_largest_chunk_of_a_dense_script_can_be_kept(owner: Owner, first: int) -> None:
+    """Nearly every character begins another lexeme. The longest chunk is as long again by its overlap."""
+    draw = random.Random(first)
+    size = 2 * limits.CHUNK_TOKENS_MAX * CHARS_PER_TOKEN
+    text = "".join(chr(first + draw.randrange(0x1000)) for _ in range(size))
+    found = await one(
+        owner,
+        "SELECT cardinality(i.terms) FROM memory.analyse('simple', '', %s) AS f(fts), "
+        "memory.index_terms(1, f.fts) AS i",
+        normalise(text),
+    )
+    assert 15_900 < found[0] <= 16_000

@@ -92,8 +92,9 @@ DEAD_LIMIT_DEFAULT, DEAD_LIMIT_MAX = 50, 100
 # Replays.
 COMPARED_QUERIES = 10_000
 """Questions of one comparison."""
-CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX = 10, 25_000
-"""``maxTokens`` of a transform config."""
+CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX = 10, 8_000
+"""``maxTokens`` of a transform config. In any script, and as long again by its overlap, such a chunk has a ``tsvector``
+(of 1 MB at most)."""
 API_KEY_CHARS = 4_096
 SCOPE_DOCUMENTS = 1_000
 """Documents that a run's scope names."""
