@@ -130,6 +130,28 @@ async def test_many_tags_hide_no_document(
     assert await seen(store, *rules) == {f"d{i}" for i in range(30)}
 
 
+@pytest.mark.parametrize("others", [0, 64, 200])
+@pytest.mark.parametrize("profile", list(SearchProfile))
+async def test_what_is_hidden_of_a_document_ranks_nothing_and_takes_no_place(
+    store: PostgresDocumentStore, others: int, profile: SearchProfile
+) -> None:
+    """Many tags are looked up as documents, which have more readers than their earlier versions."""
+    await add(store, turn(0, "hello there friends", access_tags=(NEW,)))
+    (hidden,) = await add(store, turn(1, "zanzibar ransom friends", access_tags=()))
+    await store.deprecate_version(tenant_id=T, actor_id="ops", version_id=hidden.version_id)
+    await add(store, turn(1, "friends, nothing to see", access_tags=(NEW,)))
+    access = await access_of(grant(NEW), *(grant(f"memory.space:{n}") for n in range(others)))
+    told = []
+    for word in ("zanzibar", "qqqqq"):
+        # Every word has to match in compat.
+        asked = "friends" if profile is SearchProfile.COMPAT else f"{word} friends"
+        query = SearchQuery(query=asked, include_deprecated=True, profile=profile)
+        result = await store.search(**BOB, query=query, access=access)
+        told.append([(item.snippet, item.score) for item in result.items])
+    assert {snippet for snippet, _ in told[0]} == {"hello there friends", "friends, nothing to see"}
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize("others", [3, 63, 64, 65, 200])
 async def test_however_many_tags_are_refused_the_rest_is_seen(
     store: PostgresDocumentStore, others: int
