@@ -5,11 +5,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from corbits_memory.access.memory_store import InMemoryGrantStore
 from corbits_memory.core.enums import Effect, FeedOp, RetentionClass, SearchProfile
 from corbits_memory.core.limits import TAGS_PER_DOCUMENT
 from corbits_memory.engine import access as engine_access
+from corbits_memory.engine.migrate import run_memory_migrations
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import (
     ConflictError,
@@ -21,8 +23,9 @@ from corbits_memory.errors import (
 )
 from corbits_memory.ports import AddResult, FeedQuery, GrantRule, NewDocument, SearchQuery, Share
 from corbits_memory.validation import Content
-from tests.engine.support import T, add, note, titles, turn
+from tests.engine.support import OpenStore, T, add, note, titles, turn
 from tests.engine.test_access import ANN, BOB, access_of, found_by, grant, memory_over, seen
+from tests.models.conftest import ModelServer
 
 Owner = psycopg.AsyncConnection[Any]
 ENG, NEW = "memory.space:eng", "memory.space:new"
@@ -78,6 +81,48 @@ async def test_what_was_written_with_a_tag_stays_open_to_it(store: PostgresDocum
     assert await snippets(store, grant(ENG), grant(NEW, effect=Effect.DENY)) == []
 
 
+async def test_a_new_version_with_other_tags_retags_those_out_of_use(
+    open_store: OpenStore, word_server: ModelServer, owner: Owner
+) -> None:
+    store = await open_store(embed_url=word_server.url)
+    (first,) = await add(store, note("salary 1", external_ref="doc", access_tags=(ENG, NEW)))
+    await store.deprecate_version(tenant_id=T, actor_id="ops", version_id=first.version_id)
+    embedding = sql.Identifier(
+        await one(owner, "SELECT 'embedding_' || model_key FROM memory.embed_model"),
+    )
+    vectors = sql.SQL("SELECT access_tags FROM memory.{} WHERE status = 'deprecated'").format(embedding)
+    for tags, readers in (((ENG,), {ENG}), ((), set()), ((NEW, ENG), {ENG, NEW})):
+        await add(store, note(f"salary for {len(tags)}", external_ref="doc", access_tags=tags))
+        for tag in (ENG, NEW):
+            assert ("salary 1" in await snippets(store, grant(tag))) == (tag in readers)
+        # Not shown, and not ranked either.
+        for query in (vectors, "SELECT access_tags FROM memory.search_row WHERE status = 'deprecated'"):
+            assert {ENG, NEW}.intersection(await one(owner, query)) == readers
+
+
+async def test_tags_that_were_left_behind_are_mended(
+    store: PostgresDocumentStore, database_url: str, owner: Owner
+) -> None:
+    (first,) = await add(store, note("salary 1", external_ref="doc", access_tags=(ENG,)))
+    await store.deprecate_version(tenant_id=T, actor_id="ops", version_id=first.version_id)
+    await add(store, note("salary 2", external_ref="doc", access_tags=(ENG, NEW)))
+    await owner.execute(
+        "UPDATE memory.search_row SET access_tags = %s WHERE status = 'deprecated'", [[ENG, "a:b"]]
+    )
+    await owner.execute("DELETE FROM memory._migrations WHERE name = '0021_reading.sql'")
+    assert await run_memory_migrations(database_url) == ["0021_reading.sql"]
+    assert await one(owner, "SELECT access_tags FROM memory.search_row WHERE status = 'deprecated'") == [
+        ENG,
+        "memory.owner:ann",
+    ]
+
+
+async def one(owner: Owner, query: Any) -> Any:
+    row = await (await owner.execute(query)).fetchone()
+    assert row is not None
+    return row[0]
+
+
 async def test_a_deprecated_version_steps_back_to_what_it_was_written_with(
     store: PostgresDocumentStore,
 ) -> None:
@@ -128,6 +173,28 @@ async def test_many_tags_hide_no_document(
     await add(store, *documents)
     rules = [grant(f"memory.space:s{i}") for i in range(70)]
     assert await seen(store, *rules) == {f"d{i}" for i in range(30)}
+
+
+@pytest.mark.parametrize("others", [0, 64, 200])
+@pytest.mark.parametrize("profile", list(SearchProfile))
+async def test_what_is_hidden_of_a_document_ranks_nothing_and_takes_no_place(
+    store: PostgresDocumentStore, others: int, profile: SearchProfile
+) -> None:
+    """Many tags are looked up as documents, which have more readers than their earlier versions."""
+    await add(store, turn(0, "hello there friends", access_tags=(NEW,)))
+    (hidden,) = await add(store, turn(1, "zanzibar ransom friends", access_tags=()))
+    await store.deprecate_version(tenant_id=T, actor_id="ops", version_id=hidden.version_id)
+    await add(store, turn(1, "friends, nothing to see", access_tags=(NEW,)))
+    access = await access_of(grant(NEW), *(grant(f"memory.space:{n}") for n in range(others)))
+    told = []
+    for word in ("zanzibar", "qqqqq"):
+        # Every word has to match in compat.
+        asked = "friends" if profile is SearchProfile.COMPAT else f"{word} friends"
+        query = SearchQuery(query=asked, include_deprecated=True, profile=profile)
+        result = await store.search(**BOB, query=query, access=access)
+        told.append([(item.snippet, item.score) for item in result.items])
+    assert {snippet for snippet, _ in told[0]} == {"hello there friends", "friends, nothing to see"}
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("others", [3, 63, 64, 65, 200])

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -239,12 +240,7 @@ async def test_completing_scores_reads_no_table_as_a_whole(
 ) -> None:
     """It joins a few hundred rows, but a planner that guesses thousands reads them all."""
     await corpus.statistics.refresh(T)
-    plans: list[str] = []
-    owner.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
-    for setting in ("log_min_duration = 0", "log_nested_statements = on"):
-        await owner.execute("LOAD 'auto_explain'")
-        await owner.execute(sql.SQL("SET auto_explain.{}").format(sql.SQL(setting)))
-    await owner.execute("SET client_min_messages = log")
+    plans = await tell_plans(owner)
     async with owner.transaction():
         vector = QueryVector(
             model_key=(await vector_table(owner)).removeprefix("embedding_"), values=word_vector("w9")
@@ -267,3 +263,42 @@ async def test_completing_scores_reads_no_table_as_a_whole(
         assert "Index Scan" in plan
         assert "Seq Scan" not in plan
         assert "Bitmap" not in plan
+
+
+async def tell_plans(owner: Owner) -> list[str]:
+    """Grows by the plan of each statement that the connection runs from now on, those of functions included."""
+    plans: list[str] = []
+    owner.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+    for setting in ("log_min_duration = 0", "log_nested_statements = on"):
+        await owner.execute("LOAD 'auto_explain'")
+        await owner.execute(sql.SQL("SET auto_explain.{}").format(sql.SQL(setting)))
+    await owner.execute("SET client_min_messages = log")
+    return plans
+
+
+KEYS = {"chunk": "chunk_pkey", "version": "version_pkey", "document": "document_pkey"}
+
+
+@pytest.mark.usefixtures("corpus")
+async def test_what_hits_are_shown_with_is_looked_up_by_keys_before_any_statistics(owner: Owner) -> None:
+    """A tenant seems to have a row or none then: a join would meet all its versions with all its documents."""
+    assert (await (await owner.execute(
+        "SELECT count(*) FROM pg_class WHERE relname = ANY (%s) AND reltuples >= 0", [[*KEYS, "edge"]]
+    )).fetchone()) == (0,)  # fmt: skip
+    plans = await tell_plans(owner)
+    await owner.execute("SELECT set_config('memory.tenant_id', 'acme', false)")
+    found = await owner.execute(
+        "SELECT * FROM memory.hit_details(ARRAY(SELECT id FROM memory.chunk ORDER BY id LIMIT 60), 'ann', "
+        "false, '{}', '{}', '{}')"
+    )
+    assert found.rowcount == 60
+    (plan,) = [plan for plan in plans if "FROM memory.chunk c" in plan]
+    scans = re.findall(r"(?:Scan using (\w+) on|Bitmap Index Scan on) (\w+).*\n +Index Cond: \((.*)\)", plan)
+    assert {using or on for using, on, _ in scans} == {
+        *KEYS.values(),
+        "edge_target",
+        "edge_tenant_id_from_type_from_ref_rel_to_type_to_ref_key",
+    }, plan
+    # Each by all that names the row or the end of the edge, and not by the tenant alone.
+    assert all(re.search(r"\((?:id|from_ref|to_ref) = ", condition) for *_, condition in scans), plan
+    assert "Seq Scan" not in plan

@@ -81,7 +81,8 @@ async def visibility_scope(conn: Connection | Reading, visibility: Visibility) -
         parameters = {"tags": scope["allowed"], "most": REACHED_DOCUMENTS}
         ((documents,),) = await _rows(conn, "reachable_documents", parameters)
         if documents is not None:
-            scope |= {"allowed": [], "documents": documents}
+            # Deprecated versions are judged by their own tags still.
+            scope["documents"] = documents
     return {name: value for name, value in scope.items() if value not in (False, [])}
 
 

@@ -110,6 +110,7 @@ class CaptureWriter:
             await request.keep(self._conn, new, answers)
         if retagged:
             await retag(self._conn, self._tenant_id, retagged)
+        await self._retag_deprecated(changed, claimed)
         await self._audit(
             [(row["document_id"], AuditOutcome.DONE) for row in retagged]
             + [
@@ -280,13 +281,7 @@ class CaptureWriter:
             same = draft.own_tags == row["access_tags"] and draft.shared_tags == row["system_tags"]
             if not same:
                 draft.retagged = True
-                retagged.append(
-                    {
-                        "document_id": draft.document_id,
-                        "access_tags": draft.own_tags,
-                        "system_tags": draft.shared_tags,
-                    }
-                )
+                retagged.append(_tags_row(draft))
             answers[draft.position] = AddResult(
                 document_id=draft.document_id,
                 version_id=version["active_id"],
@@ -296,6 +291,24 @@ class CaptureWriter:
                 share=_receipt(draft),
             )
         return changed, retagged
+
+    async def _retag_deprecated(self, changed: list[Draft], claimed: dict[tuple[str, str], Row]) -> None:
+        """Versions out of use are still searched: other tags of a new version narrow or widen them, too."""
+        moved = {
+            draft.document_id: draft
+            for draft in changed
+            if not claimed[draft.key]["fresh"]
+            and (draft.own_tags, draft.shared_tags)
+            != (claimed[draft.key]["access_tags"], claimed[draft.key]["system_tags"])
+        }
+        if not moved:
+            return
+        rows = await self._statements.fetch("deprecated_documents", documents=sorted(moved))
+        found = [moved[row["document_id"]] for row in rows]
+        if found:
+            await retag(self._conn, self._tenant_id, [_tags_row(draft) for draft in found])
+            for draft in found:
+                draft.retagged = True
 
     async def _insert(self, changed: list[Draft], *, fresh: int) -> None:
         """All statements in one go: while the database works on one, the rows of the next are made."""
@@ -365,6 +378,15 @@ def _settle_retention(draft: Draft, version: Row, principal_id: str) -> MemoryEr
         return ForbiddenError("only the document's creator may change its retention class")
     draft.retention_class = kept
     return None
+
+
+def _tags_row(draft: Draft) -> Row:
+    """The row of ``retag_documents``."""
+    return {
+        "document_id": draft.document_id,
+        "access_tags": draft.own_tags,
+        "system_tags": draft.shared_tags,
+    }
 
 
 def _receipt(draft: Draft) -> ShareReceipt | None:

@@ -109,6 +109,11 @@ FROM jsonb_to_recordset(%(rows)s::jsonb) AS x(document_id text, title text, kind
   thread text, access_tags text[], system_tags text[])
 WHERE d.tenant_id = %(tenant)s AND d.id = x.document_id
 
+-- name: deprecated_documents
+-- Those of which versions out of use are searched on request.
+SELECT DISTINCT r.document_id FROM memory.search_row r
+WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.status = 'deprecated'
+
 -- name: keep_plans
 -- Each new place in the queue is checked against the searched rows, which are partitioned: with a plan that is made
 -- anew for each, planning would take longer than all the rest of the row. On a cluster the setting goes to the nodes.
