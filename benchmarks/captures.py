@@ -1,6 +1,5 @@
 """How fast documents go in: against the model alone, and against a bare COPY of the very rows that result."""
 
-import gc
 import io
 import time
 from collections.abc import Sequence
@@ -110,7 +109,6 @@ async def _against_copy(server: Server, documents: Sequence[NewDocument]) -> Rat
     copied = dict.fromkeys(TABLES, "")
     with psycopg.connect(url, autocommit=True) as source, psycopg.connect(other, autocommit=True) as target:
         async with open_store(url, None) as store:
-            gc.freeze()  # as the reference host does in its processes
             for start in range(0, len(documents), SLICE):
                 part = documents[start : start + SLICE]
                 began = time.perf_counter()

@@ -16,6 +16,7 @@ from corbits_memory.client import (
     following,
 )
 from corbits_memory.core.enums import Capability
+from corbits_memory.http import feed as http_feed
 from corbits_memory.wire.feed import FeedEntryResponse
 from tests.models.conftest import Answer, ModelServer
 from tests.server.support import Host
@@ -124,7 +125,10 @@ async def test_nobody_there_is_told_of_at_once(nobody: str, colour: str) -> None
         await follow(colour, nobody, 1)
 
 
-async def test_entries_come_from_a_real_server_as_they_are_written(host: Host) -> None:
+async def test_entries_come_from_a_real_server_as_they_are_written(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_feed, "GUARD_SECONDS", 0.2)
     made = await host.tokens.create(tenant_id="acme", principal_id="ann", capabilities=frozenset(Capability))
     async with MemoryClient(host.url, tenant="acme", token=made.secret) as client:
         await client.add(title="before", text="one")
