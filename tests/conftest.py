@@ -1,6 +1,7 @@
 """What every test may use. The project's own environment variables never reach a test."""
 
 import os
+import signal
 
 import pytest
 
@@ -22,6 +23,9 @@ _KEPT = ("CORBITS_MEMORY_BENCH_DATA", "CORBITS_MEMORY_TEST_")
 def pytest_configure() -> None:
     # In the process that starts the others, before it does.
     open_memory_dir()
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and what they start inherits that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure() -> None:

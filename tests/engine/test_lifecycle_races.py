@@ -14,8 +14,8 @@ from corbits_memory.engine.erasure import hold_for_replay
 from corbits_memory.engine.scrub import scrub
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import ConflictError
-from corbits_memory.ports import NewDocument
-from tests.engine.support import NOW, P, T, add, find, note, titles, until_waiting
+from corbits_memory.ports import EntityHint, NewDocument
+from tests.engine.support import NOW, P, T, add, find, note, titles, turn, until_waiting
 from tests.engine.test_access import access_of, grant
 from tests.engine.test_feed import ALL, feed
 
@@ -195,3 +195,29 @@ async def _capture(owner: Owner, *, newest: bool = False) -> str:
     ).fetchone()
     assert row is not None
     return str(row[0])
+
+
+@pytest.mark.parametrize("verb", [forget, purge])
+async def test_erasing_holds_no_entity_before_the_rows_that_captures_hold_first(
+    store: PostgresDocumentStore, owner: Owner, verb: Verb
+) -> None:
+    """In the other order an erasure and an add that name the same, in one thread, would wait for each other."""
+    named = (EntityHint(kind="person", identifier="tomas"),)
+    (first,) = await add(store, turn(1, "one", entity_hints=named))
+    await add(store, turn(3, "three"))
+    await store.statistics.refresh(T)
+    async with owner.transaction():
+        await owner.execute("SELECT pg_advisory_xact_lock(hashtext('memory.term_stat'), hashtext(%s))", [T])
+        erasing = asyncio.create_task(verb(store, first.document_id))
+        async with asyncio.timeout(20):
+            while not await waits(owner):  # noqa: ASYNC110 - the server's view
+                await asyncio.sleep(0.02)
+            await add(store, turn(2, "two", entity_hints=named))
+        assert not erasing.done()
+    await erasing
+
+
+async def waits(owner: Owner) -> bool:
+    """Whether anybody waits for an advisory lock."""
+    found = await owner.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    return await found.fetchone() is not None

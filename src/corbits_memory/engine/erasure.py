@@ -195,10 +195,11 @@ class Eraser:
             )
         ]
         self._chunks = [row["id"] for row in await self._rows("chunks")]
-        self._entities = [row["id"] for row in await self._rows("named_entities", chunks=self._chunks)]
         await self._run("drop_failures")
         await self._run("hold_statistics")
+        # Rows, then entities: captures hold turns that follow theirs, too, before they name anything.
         await self._embed_apart()
+        self._entities = [row["id"] for row in await self._rows("named_entities", chunks=self._chunks)]
         self._recount = bool(await self._rows("superseded_since_counted"))
         await self._run("drop_terms")
         await self._run("drop_empty_terms")

@@ -66,14 +66,14 @@ SELECT FROM memory.tenant_state s JOIN memory.version v ON v.tenant_id = %(tenan
 WHERE s.tenant_id = %(tenant)s LIMIT 1
 
 -- name: named_entities
--- Entities that the document names.
+-- Entities that the document names, locked in the order in which captures write them.
 SELECT e.id FROM memory.entity e
 WHERE e.tenant_id = %(tenant)s AND e.id IN (
   SELECT g.to_ref FROM memory.edge g WHERE g.tenant_id = %(tenant)s AND g.to_type = 'entity' AND (
     (g.from_type = 'document' AND g.from_ref = %(document)s)
     OR (g.from_type = 'version' AND g.from_ref = ANY (%(versions)s))
     OR (g.from_type = 'chunk' AND g.from_ref = ANY (%(chunks)s))))
-ORDER BY e.kind, e.identifiers ->> 'value' FOR UPDATE
+ORDER BY e.kind, (e.identifiers ->> 'value') COLLATE "C" FOR UPDATE
 
 -- name: drop_edges
 -- What the document said of others, and what stood on its chunks. What it was derived from are ids: they stay with
