@@ -7,9 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corbits_memory.core import limits
 from corbits_memory.engine.store import PostgresDocumentStore
-from corbits_memory.ports import NewDocument, TextPart
-from tests.engine.support import add, find, note, refs
+from corbits_memory.errors import TooLargeError
+from corbits_memory.ports import AddResult, NewDocument, TextPart
+from tests.engine.support import P, T, add, find, note, refs
 
 Owner = psycopg.AsyncConnection[Any]
 
@@ -48,6 +50,20 @@ async def test_two_thousand_parts_are_one_document(store: PostgresDocumentStore,
     rows = await (await owner.execute("SELECT text, role FROM memory.chunk ORDER BY ordinal")).fetchall()
     assert [text for text, _ in rows] == [part.text for part in parts]
     assert refs(await find(store, "part 1234")) == ["log"]
+
+
+async def test_one_part_more_is_refused_and_spoils_no_other(
+    store: PostgresDocumentStore, owner: Owner
+) -> None:
+    parts = tuple(TextPart(text=f"part {i}") for i in range(limits.CHUNKS_PER_DOCUMENT + 1))
+    refused, kept = await store.add(
+        tenant_id=T,
+        principal_id=P,
+        documents=[NewDocument(title="Log", parts=parts, external_ref="log"), note("marker")],
+    )
+    assert isinstance(refused, TooLargeError)
+    assert isinstance(kept, AddResult)
+    assert await (await owner.execute("SELECT count(*) FROM memory.raw_capture")).fetchone() == (1,)
 
 
 async def test_a_document_without_text_is_stored_and_never_found(store: PostgresDocumentStore) -> None:
