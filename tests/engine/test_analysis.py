@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from corbits_memory.core import limits
-from corbits_memory.core.chunking import CHARS_PER_TOKEN
-from corbits_memory.core.text import normalise
+from corbits_memory.core.chunking import CHARS_PER_TOKEN, ChunkCaps
+from corbits_memory.core.strategies import Cutting
 from corbits_memory.engine.migrate import engine_migrations, run_memory_migrations
 from corbits_memory.engine.store import PostgresDocumentStore
-from tests.engine.support import add, note
+from tests.engine.support import OpenStore, add, find, note, titles
 from tests.support.postgres import NewDatabase
 
 Owner = psycopg.AsyncConnection[Any]
@@ -212,15 +212,22 @@ async def test_a_text_of_any_number_of_words_has_terms(owner: Owner, lexemes: in
 
 
 @pytest.mark.parametrize("first", [0x4E00, 0xAC00, 0x20000], ids=["han", "hangul", "rare han"])
-async def test_the_largest_chunk_of_a_dense_script_can_be_kept(owner: Owner, first: int) -> None:
-    """Nearly every character begins another lexeme. The longest chunk is as long again by its overlap."""
+async def test_the_largest_chunk_of_a_dense_script_is_kept_and_found(
+    open_store: OpenStore, owner: Owner, first: int
+) -> None:
+    """Nearly every character begins another lexeme."""
+    most = limits.CHUNK_TOKENS_MAX
+    store = await open_store(cutting=Cutting("token.recursive", ChunkCaps(most, most, 0)))
     draw = random.Random(first)
-    size = 2 * limits.CHUNK_TOKENS_MAX * CHARS_PER_TOKEN
-    text = "".join(chr(first + draw.randrange(0x1000)) for _ in range(size))
-    found = await one(
+    words = ["".join(chr(first + draw.randrange(0x1000)) for _ in range(40)) for _ in range(1_500)]
+    (added,) = await add(store, note(" ".join(words)))
+    # A remnant that is too short to stand alone stays with the chunk before.
+    assert added.chunks == 1
+    length, terms = await one(
         owner,
-        "SELECT cardinality(i.terms) FROM memory.analyse('simple', '', %s) AS f(fts), "
-        "memory.index_terms(1, f.fts) AS i",
-        normalise(text),
+        "SELECT length(c.text), cardinality(r.terms) FROM memory.chunk c "
+        "JOIN memory.search_row r ON r.chunk_id = c.id",
     )
-    assert 15_900 < found[0] <= 16_000
+    assert length > 1.9 * most * CHARS_PER_TOKEN
+    assert 15_900 < terms <= 16_000
+    assert titles(await find(store, words[3])) == ["Note"]
