@@ -1,6 +1,8 @@
 """Who sees what once a document has changed: earlier versions, shares that race with erasure, others' additions."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -23,8 +25,9 @@ from corbits_memory.errors import (
 )
 from corbits_memory.ports import AddResult, FeedQuery, GrantRule, NewDocument, SearchQuery, Share
 from corbits_memory.validation import Content
-from tests.engine.support import OpenStore, T, add, note, titles, turn
+from tests.engine.support import NOW, OpenStore, T, add, note, titles, turn, until_waiting
 from tests.engine.test_access import ANN, BOB, access_of, found_by, grant, memory_over, seen
+from tests.engine.test_lifecycle_races import GATE
 from tests.models.conftest import ModelServer
 
 Owner = psycopg.AsyncConnection[Any]
@@ -109,12 +112,100 @@ async def test_tags_that_were_left_behind_are_mended(
     await owner.execute(
         "UPDATE memory.search_row SET access_tags = %s WHERE status = 'deprecated'", [[ENG, "a:b"]]
     )
-    await owner.execute("DELETE FROM memory._migrations WHERE name = '0021_reading.sql'")
-    assert await run_memory_migrations(database_url) == ["0021_reading.sql"]
+    await owner.execute("DELETE FROM memory._migrations WHERE name = '0022_tags.sql'")
+    assert await run_memory_migrations(database_url) == ["0022_tags.sql"]
     assert await one(owner, "SELECT access_tags FROM memory.search_row WHERE status = 'deprecated'") == [
         ENG,
         "memory.owner:ann",
     ]
+
+
+TAGS_LEFT_BEHIND = """
+SELECT r.chunk_id FROM memory.search_row r
+JOIN memory.version v ON v.tenant_id = r.tenant_id AND v.id = r.version_id
+JOIN memory.document d ON d.tenant_id = r.tenant_id AND d.id = v.document_id
+WHERE r.access_tags <> memory.version_tags(v.status, v.access_tags, d.tags)
+"""
+
+
+async def deprecated(store: PostgresDocumentStore, version_id: str) -> None:
+    await store.deprecate_version(tenant_id=T, actor_id="ops", version_id=version_id)
+
+
+async def swept(store: PostgresDocumentStore, version_id: str) -> None:
+    await store.sweep_ephemeral(tenant_id=T, actor_id="ops", now=NOW)
+
+
+@pytest.mark.parametrize("narrow", ["add", "unshare"])
+@pytest.mark.parametrize("deprecate", [deprecated, swept])
+async def test_a_deprecation_beside_a_change_of_tags_leaves_none_behind(
+    open_store: OpenStore,
+    word_server: ModelServer,
+    owner: Owner,
+    database_url: str,
+    narrow: str,
+    deprecate: Callable[[PostgresDocumentStore, str], Awaitable[None]],
+) -> None:
+    """Whoever changes the tags has looked for what is out of use, and is stopped before anything is written down."""
+    store = await open_store(embed_url=word_server.url)
+    expired: dict[str, Any] = {
+        "external_ref": "doc",
+        "retention_class": RetentionClass.EPHEMERAL,
+        "valid_until": NOW - timedelta(days=1),
+    }
+    (old,) = await add(store, note("salary 1", access_tags=(ENG, NEW), **expired))
+    async with await psycopg.AsyncConnection.connect(database_url) as gate:
+        if narrow == "add":
+            # Before it supersedes what is active.
+            await owner.execute(GATE)
+            await gate.execute("SELECT pg_advisory_xact_lock(4711)")
+            narrowing: asyncio.Task[Any] = asyncio.create_task(
+                add(store, note("salary 2", external_ref="doc", access_tags=(NEW,)))
+            )
+        else:
+            await gate.execute("LOCK TABLE memory.audit_event IN EXCLUSIVE MODE")
+            narrowing = asyncio.create_task(
+                store.change_access_tags(**ANN, document_id=old.document_id, remove=[ENG])
+            )
+        await until_waiting(owner)
+        deprecating = asyncio.ensure_future(deprecate(store, old.version_id))
+        if deprecate is deprecated:
+            await until_waiting(owner, count=2)
+        else:
+            await asyncio.wait([deprecating], timeout=1)
+    await narrowing
+    await deprecating
+    # A sweep passes over what somebody changes just then.
+    await deprecate(store, old.version_id) if deprecate is swept else None
+    status = await one(owner, f"SELECT status FROM memory.version WHERE id = '{old.version_id}'")
+    # Out of use by whoever came first; a sweep leaves what has been superseded alone.
+    assert status == ("superseded" if (narrow, deprecate) == ("add", swept) else "deprecated")
+    assert await (await owner.execute(TAGS_LEFT_BEHIND)).fetchall() == []
+    assert "salary 1" not in await snippets(store, grant(ENG))
+    model = await one(owner, "SELECT model_key FROM memory.embed_model")
+    vectors = await owner.execute(
+        f"SELECT e.chunk_id FROM memory.embedding_{model} e JOIN memory.search_row r USING (tenant_id, chunk_id) "
+        "WHERE e.access_tags <> r.access_tags OR e.status <> r.status"
+    )
+    assert await vectors.fetchall() == []
+
+
+async def test_the_owner_may_tag_what_is_taken_up_just_then(
+    store: PostgresDocumentStore, owner: Owner, database_url: str
+) -> None:
+    (made,) = await add(store, note("one", external_ref="doc"))
+    await store.forget(**ANN, document_id=made.document_id)
+    async with await psycopg.AsyncConnection.connect(database_url) as gate:
+        await gate.execute("LOCK TABLE memory.raw_capture IN EXCLUSIVE MODE")
+        adding = asyncio.create_task(add(store, note("two", external_ref="doc")))
+        await until_waiting(owner)
+        tagging = asyncio.create_task(
+            store.change_access_tags(**ANN, document_id=made.document_id, add=[ENG])
+        )
+        await until_waiting(owner, count=2)
+    (again,) = await adding
+    tagged = await tagging
+    assert (tagged.version_id, ENG in tagged.tags) == (again.version_id, True)
 
 
 async def one(owner: Owner, query: Any) -> Any:

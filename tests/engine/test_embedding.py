@@ -488,19 +488,63 @@ async def rows_of(owner: Owner, model: str) -> list[tuple[Any, ...]]:
     return await found.fetchall()
 
 
+@pytest.mark.parametrize("stays", [False, True])
 async def test_text_that_is_dropped_while_it_is_queued_is_left_out(
-    open_store: OpenStore, word_server: ModelServer, owner: Owner, database_url: str
+    open_store: OpenStore,
+    word_server: ModelServer,
+    owner: Owner,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+    stays: bool,
 ) -> None:
+    """Whoever drops it may go on to drop what is queued already: neither waits for the other in a circle."""
     store = await open_store(embed_url=word_server.url)
-    added = await add(store, note("Stays.", external_ref="a"), note("Goes.", external_ref="b"))
+    await add(store, note("First.", external_ref="a"), note("Last.", external_ref="b"))
     await owner.execute(f"DELETE FROM {await vector_table(owner)}")
+    chunks = await (await owner.execute("SELECT chunk_id FROM memory.search_row ORDER BY 1")).fetchall()
+    first, last = chunks
     async with await psycopg.AsyncConnection.connect(database_url) as dropping:
-        await dropping.execute("DELETE FROM memory.search_row WHERE document_id = %s", [added[1].document_id])
+        await dropping.execute("DELETE FROM memory.search_row WHERE chunk_id = %s", last)
         filling = asyncio.create_task(store.backfill(T))
         await until_waiting(owner)
-    assert await filling == 1
+        await dropping.execute("DELETE FROM memory.search_row WHERE chunk_id = %s", first)
+        if stays:
+            await dropping.rollback()
+    assert await filling == (2 if stays else 1)
     await store.embedding.drain(T)
-    assert await count_vectors(owner) == 1
+    assert await count_vectors(owner) == (2 if stays else 0)
+    assert "database error" not in caplog.text
+
+
+async def test_a_turn_that_follows_by_other_tags_and_is_dropped_meanwhile_is_left_out(
+    open_store: OpenStore,
+    word_server: ModelServer,
+    owner: Owner,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With its new tags a turn comes before another one, which somebody drops just then."""
+    store = await open_store(embed_url=word_server.url)
+    moved, _, following = await add(
+        store,
+        turn(1, "the treasure map"),
+        turn(2, "a song"),
+        turn(3, "under the oak", access_tags=("memory.space:a",)),
+    )
+    async with await psycopg.AsyncConnection.connect(database_url) as dropping:
+        await dropping.execute(
+            "DELETE FROM memory.search_row WHERE document_id = %s", [following.document_id]
+        )
+        tagging = asyncio.create_task(
+            store.change_access_tags(
+                tenant_id=T, principal_id=P, document_id=moved.document_id, add=["memory.space:a"]
+            )
+        )
+        await until_waiting(owner)
+    assert "memory.space:a" in (await tagging).tags
+    await store.embedding.drain(T)
+    assert await count_vectors(owner) == 2
+    assert "database error" not in caplog.text
 
 
 async def test_a_following_turn_that_is_dropped_meanwhile_is_left_out(

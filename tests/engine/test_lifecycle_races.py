@@ -14,7 +14,7 @@ from corbits_memory.engine.erasure import hold_for_replay
 from corbits_memory.engine.scrub import scrub
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import ConflictError
-from corbits_memory.ports import EntityHint, NewDocument
+from corbits_memory.ports import AddResult, EntityHint, NewDocument
 from tests.engine.support import NOW, P, T, add, find, note, titles, turn, until_waiting
 from tests.engine.test_access import access_of, grant
 from tests.engine.test_feed import ALL, feed
@@ -93,7 +93,7 @@ CREATE TRIGGER gate BEFORE UPDATE ON memory.version FOR EACH STATEMENT EXECUTE F
 """Whoever is about to supersede waits for a lock, with what it has looked at before."""
 
 
-async def test_a_version_that_is_swept_while_it_is_superseded_stays_deprecated(
+async def test_a_sweep_passes_over_a_version_that_is_superseded_just_then(
     store: PostgresDocumentStore, owner: Owner, database_url: str
 ) -> None:
     (old,) = await add(store, expired("One."))
@@ -106,9 +106,9 @@ async def test_a_version_that_is_swept_while_it_is_superseded_stays_deprecated(
         await sweep(store)
     (new,) = await adding
     rows = await owner.execute("SELECT id, status FROM memory.version ORDER BY version")
-    assert await rows.fetchall() == [(old.version_id, "deprecated"), (new.version_id, "active")]
+    assert await rows.fetchall() == [(old.version_id, "superseded"), (new.version_id, "active")]
     told = [(entry.op, entry.version_id) for entry in (await feed(store, ops=ALL)).entries]
-    assert told == [(FeedOp.RETRACT, old.version_id), (FeedOp.UPSERT, new.version_id)]
+    assert told == [(FeedOp.UPSERT, old.version_id), (FeedOp.UPSERT, new.version_id)]
 
 
 async def test_a_deprecated_version_is_found_on_request_whatever_comes_after(
@@ -134,6 +134,75 @@ async def test_a_scrub_waits_for_older_transactions(
         with pytest.raises(ConflictError, match="A transaction that began before"):
             await scrub(owner, patience_seconds=0.3)
     assert (await scrub(owner)).tables > 20
+
+
+FAIL_ONCE = """
+CREATE SEQUENCE memory.tries;
+GRANT ALL ON SEQUENCE memory.tries TO public;
+CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF nextval('memory.tries') = 1 THEN
+    RAISE EXCEPTION 'as one that waited in a circle' USING ERRCODE = '40P01';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER fail_once AFTER INSERT ON memory.version FOR EACH STATEMENT EXECUTE FUNCTION fail_once();
+"""
+"""The first transaction that writes a version fails at its end, as if by a deadlock."""
+
+
+@pytest.mark.parametrize("verb", [forget, purge])
+async def test_an_add_that_runs_again_settles_everything_anew(
+    store: PostgresDocumentStore, owner: Owner, database_url: str, verb: Verb
+) -> None:
+    """Between its two transactions the document that the first one found is erased."""
+    (old,) = await add(store, note("One.", external_ref="n1"))
+    async with await psycopg.AsyncConnection.connect(database_url) as gate:
+        await owner.execute(FAIL_ONCE)
+        await gate.execute("LOCK TABLE memory.raw_capture IN EXCLUSIVE MODE")
+        adding = asyncio.create_task(add(store, note("Two.", external_ref="n1")))
+        await until_waiting(owner)
+        erasing = asyncio.create_task(verb(store, old.document_id))
+        await until_waiting(owner, count=2)
+    await erasing
+    (new,) = await adding
+    # A purge takes the id along; what was forgotten is taken up again.
+    assert (new.document_id == old.document_id) == (verb is forget)
+    assert titles(await find(store, "two")) == ["Note"]
+    assert titles(await find(store, "one")) == []
+    rows = await owner.execute("SELECT document_id, version, status FROM memory.version ORDER BY version")
+    kept = [(old.document_id, 1, "tombstoned")] if verb is forget else []
+    assert await rows.fetchall() == [*kept, (new.document_id, len(kept) + 1, "active")]
+
+
+async def test_an_add_that_runs_again_asks_for_what_it_asked_for_before(
+    store: PostgresDocumentStore, owner: Owner, database_url: str
+) -> None:
+    """What its first transaction withheld, for the readers that a source had then, it need not withhold any more."""
+    access = await access_of(grant(ENG))
+    (source,) = await store.add(
+        tenant_id=T, principal_id="bob", documents=[note("A source.", access_tags=(ENG,))]
+    )
+    assert isinstance(source, AddResult)
+    claim = note(
+        "A claim.",
+        derived_from=(source.version_id,),
+        access_tags=(ENG, "memory.space:new"),
+        retention_class=RetentionClass.DURABLE,
+    )
+    async with await psycopg.AsyncConnection.connect(database_url) as gate:
+        await owner.execute(FAIL_ONCE)
+        await gate.execute("LOCK TABLE memory.raw_capture IN EXCLUSIVE MODE")
+        adding = asyncio.create_task(store.add(tenant_id=T, principal_id=P, documents=[claim], access=access))
+        await until_waiting(owner)
+        await store.change_access_tags(
+            tenant_id=T, principal_id="bob", document_id=source.document_id, add=["memory.space:new"]
+        )
+    (made,) = await adding
+    assert isinstance(made, AddResult)
+    assert made.share is None
+    shown = await store.document(tenant_id=T, principal_id=P, document_id=made.document_id)
+    assert {ENG, "memory.space:new"} <= set(shown.access_tags)
 
 
 # --- what a replay may read --------------------------------------------------------------------------

@@ -179,7 +179,9 @@ class TagService:
         named = {"tenant": tenant_id, "document": document_id, "principal": principal_id}
         async with self._database.tenant(tenant_id) as conn:
             row = await _one(conn, "lock_own_document", named)
-            if row is None or row["version_id"] is None:
+            # Asked once the lock is held: whoever had it may have added a version, or forgotten all.
+            shown = None if row is None else await _one(conn, "shown_version", named)
+            if row is None or shown is None:
                 refusal = await self._refusal(conn, tenant_id, principal_id, document_id, access)
                 if isinstance(refusal, ForbiddenError):
                     await self._tell(
@@ -202,7 +204,7 @@ class TagService:
             outcome = AuditOutcome.UNCHANGED if same else AuditOutcome.DONE
             await self._tell(conn, tenant_id, principal_id, document_id, change, outcome)
         return TaggedDocument(
-            version_id=row["version_id"], tags=(*own, *system), withheld=withheld, waiting=waiting
+            version_id=shown["id"], tags=(*own, *system), withheld=withheld, waiting=waiting
         )
 
     async def _tell(

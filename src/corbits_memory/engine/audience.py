@@ -105,5 +105,4 @@ def _keep(draft: Draft, allowed: frozenset[str]) -> None:
 
 
 def _withhold(draft: Draft, withheld: Sequence[str]) -> None:
-    # A transaction that runs again has nothing left to withhold.
     draft.withheld = list(dict.fromkeys((*draft.withheld, *withheld)))

@@ -147,11 +147,17 @@ class CaptureService:
         lease_seconds: float,
         request: OnceOnly | None,
     ) -> Answers:
-        """Write drafts in one transaction. Raises what kept it from that."""
+        """Write drafts in one transaction. Raises what kept it from that.
+
+        One that runs again has other drafts in ``group``, in their places.
+        """
+        begun = False
 
         async def write() -> Answers:
-            for draft in group:
-                draft.chunk_ids = []
+            nonlocal begun
+            if begun:
+                group[:] = [drafts.planned_again(draft, tenant_id, principal_id) for draft in group]
+            begun = True
             async with self._database.tenant(tenant_id) as conn:
                 writer = CaptureWriter(
                     conn,
@@ -292,6 +298,8 @@ class _Batch:
                 logger.error("a document was refused by the database (SQLSTATE %s)", error.__cause__.sqlstate)
                 return {group[0].position: error}
         answers: Answers = {}
-        for draft in group:
-            answers.update(await self._write_group([draft]))
+        for place, draft in enumerate(group):
+            alone = [drafts.planned_again(draft, self._tenant_id, self._principal_id)]
+            answers.update(await self._write_group(alone))
+            group[place] = alone[0]
         return answers

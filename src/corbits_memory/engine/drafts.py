@@ -103,9 +103,6 @@ def draft_document(
         temporal_class=document.temporal_class,
     )
     external_ref = document.external_ref or f"memory:{tenant_id}:{uuid.uuid4()}"
-    own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
-    share = document.share
-    shared = () if share is None else resolve_access_tags(principal_id, tenant_id, None, share)
     chunks = _plan(document, cutting)
     return Draft(
         position=position,
@@ -119,13 +116,41 @@ def draft_document(
         analysed=_analyse(chunks),
         cutting=cutting,
         content_hash=_content_hash(document, external_ref, attribution),
-        access_tags=None if document.access_tags is None else own,
-        system_tags=None if share is None else [tag for tag in shared if tag not in own],
-        peers=[] if share is None else list(shared_peers(principal_id, share)),
-        owner=principal_id,
-        document_id=new_id(ids.DOCUMENT),
-        retention_class=document.retention_class,
+        **_asked(document, tenant_id, principal_id),
     )
+
+
+def planned_again(draft: Draft, tenant_id: str, principal_id: str) -> Draft:
+    """The draft as it was planned, for another transaction: nothing of what one that failed settled holds there."""
+    return Draft(
+        position=draft.position,
+        document=draft.document,
+        external_ref=draft.external_ref,
+        language=draft.language,
+        occurred_at=draft.occurred_at,
+        attribution=draft.attribution,
+        chunks=draft.chunks,
+        head=draft.head,
+        analysed=draft.analysed,
+        cutting=draft.cutting,
+        content_hash=draft.content_hash,
+        **_asked(draft.document, tenant_id, principal_id),
+    )
+
+
+def _asked(document: NewDocument, tenant_id: str, principal_id: str) -> dict[str, Any]:
+    """Fields of a draft that the database settles, as the caller asks for them."""
+    own = list(dict.fromkeys(tag.strip() for tag in document.access_tags or () if tag.strip()))
+    share = document.share
+    shared = () if share is None else resolve_access_tags(principal_id, tenant_id, None, share)
+    return {
+        "access_tags": None if document.access_tags is None else own,
+        "system_tags": None if share is None else [tag for tag in shared if tag not in own],
+        "peers": [] if share is None else list(shared_peers(principal_id, share)),
+        "owner": principal_id,
+        "document_id": new_id(ids.DOCUMENT),
+        "retention_class": document.retention_class,
+    }
 
 
 def cut_anew(planned: Sequence[Draft], cutting: Cutting) -> None:

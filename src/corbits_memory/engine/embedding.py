@@ -341,14 +341,23 @@ class EmbeddingService:
         after, queued = "", 0
         while True:
             page = {"tenant": tenant_id, "after": after, "refill": refill}
-            row = await run_again(partial(self._run_page, tenant_id, query, page))
+            row = await run_again(partial(self._page_of_missing, tenant_id, query, page))
             if row is None or row[0] is None:
                 return queued
             after, queued = row[0], queued + row[1]
+            for chunk in row[2]:
+                passed = {"tenant": tenant_id, "chunk": chunk, "refill": refill}
+                queued += await run_again(partial(self._enqueue_passed, tenant_id, passed))
 
-    async def _run_page(self, tenant_id: str, query: Composed, page: Mapping[str, object]) -> TupleRow | None:
+    async def _page_of_missing(
+        self, tenant_id: str, query: Composed, page: Mapping[str, object]
+    ) -> TupleRow | None:
         async with self._database.tenant(tenant_id) as conn:
             return await (await conn.execute(query, page)).fetchone()
+
+    async def _enqueue_passed(self, tenant_id: str, passed: Mapping[str, object]) -> int:
+        async with self._database.tenant(tenant_id) as conn:
+            return (await conn.execute(self._queries["enqueue_passed"], passed)).rowcount
 
     async def _claim(self, tenant_id: str, generation: str, *, refill: bool = False) -> list[str]:
         async with self._database.tenant(tenant_id) as conn:

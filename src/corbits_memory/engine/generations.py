@@ -15,7 +15,7 @@ from corbits_memory.core.tuning import MS_PER_DAY, SearchTuning
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.ports.transform import TransformParams
-from corbits_memory.validation import transform_params
+from corbits_memory.validation import stored_transform_params
 
 REMEMBERED = 10_000
 SECRETS = "secrets"
@@ -118,7 +118,7 @@ class Generations:
 
 
 def _of_run(generation: str, row: Mapping[str, Any]) -> Generation:
-    params = transform_params(stored_params(row["params"]))
+    params = stored_transform_params(stored_params(row["params"]))
     return Generation(
         id=generation,
         params=params,

@@ -338,8 +338,11 @@ class RetentionService:
         return [row["id"] for row in expired]
 
     async def _version(self, conn: Connection, tenant_id: str, version_id: str) -> Row:
+        """A version, locked, and its document."""
+        named = {"tenant": tenant_id, "version": version_id}
+        await conn.execute(self._queries["lock_document_of"], named)
         cursor = conn.cursor(row_factory=dict_row)
-        await cursor.execute(self._queries["find_version"], {"tenant": tenant_id, "version": version_id})
+        await cursor.execute(self._queries["find_version"], named)
         version = await cursor.fetchone()
         if version is None:
             raise NotFoundError("version not found")
@@ -353,21 +356,27 @@ class RetentionService:
         versions: Sequence[Row],
         reasons: Sequence[DeprecatedReason],
     ) -> None:
-        parameters = {
-            "tenant": tenant_id,
-            "versions": [row["id"] for row in versions],
-            "documents": sorted({row["document_id"] for row in versions}),
-            "reasons": list(reasons),
-        }
-        await conn.execute(self._queries["deprecate"], parameters)
-        rows = await conn.execute(self._queries["deprecate_rows"], parameters)
-        chunks = [row[0] for row in await rows.fetchall()]
-        if not chunks:
-            return
-        for space in await registered_spaces(conn, tenant_id):
-            await conn.execute(
-                space.compose(self._queries["deprecate_vectors"]), {"tenant": tenant_id, "chunks": chunks}
-            )
+        named = [row["id"] for row in versions]
+        await conn.execute(
+            self._queries["deprecate"], {"tenant": tenant_id, "versions": named, "reasons": list(reasons)}
+        )
+        await deprecate_rows(conn, tenant_id, sorted({row["document_id"] for row in versions}), named)
+
+
+async def deprecate_rows(
+    conn: Connection, tenant_id: str, documents: Sequence[str], versions: Sequence[str]
+) -> None:
+    """Versions that are deprecated, of documents that this transaction has locked, are found on request only."""
+    queries = load_queries("retention")
+    parameters = {"tenant": tenant_id, "documents": list(documents), "versions": list(versions)}
+    rows = await conn.execute(queries["deprecate_rows"], parameters)
+    chunks = [row[0] for row in await rows.fetchall()]
+    if not chunks:
+        return
+    for space in await registered_spaces(conn, tenant_id):
+        await conn.execute(
+            space.compose(queries["deprecate_vectors"]), {"tenant": tenant_id, "chunks": chunks}
+        )
 
 
 async def _owned(

@@ -40,8 +40,7 @@ def transform_params(value: object, *, strategies: Collection[str] | None = None
     """All parameters of a config; raises :class:`InvalidInputError` with every problem at once.
 
     Names are camelCase; snake_case is understood, too. What is not known is refused: a misspelt parameter
-    that silently changes nothing is worse than an error. ``strategies`` None: that of a stored config, whatever
-    is installed here now.
+    that silently changes nothing is worse than an error. ``strategies`` None: whatever is installed here now.
     """
     problems = Problems()
     if not isinstance(value, Mapping):
@@ -60,6 +59,24 @@ def transform_params(value: object, *, strategies: Collection[str] | None = None
     given.refuse_others()
     problems.raise_if_any()
     return params
+
+
+def stored_transform_params(stored: Mapping[str, Any]) -> TransformParams:
+    """Those of a stored config, whatever is installed here now, and whatever sizes were allowed when it was stored:
+    chunks larger than today's limit shrink to it, and what goes with them in proportion.
+
+    Raises :class:`InvalidInputError` when somebody else has written there.
+    """
+    chunk = stored.get("chunk")
+    if isinstance(chunk, Mapping):
+        largest = chunk.get("maxTokens")
+        if type(largest) is int and largest > limits.CHUNK_TOKENS_MAX:
+            shrunk = {
+                name: size * limits.CHUNK_TOKENS_MAX // largest if type(size) is int else size
+                for name, size in chunk.items()
+            }
+            stored = {**stored, "chunk": shrunk}
+    return transform_params(stored)
 
 
 def params_json(params: TransformParams) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Transform configs: versions, ranges, keys that no read returns."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from corbits_memory.core.limits import CHUNK_TOKENS_MAX, CHUNK_TOKENS_MIN
 from corbits_memory.core.strategies import BUILT_IN
@@ -15,9 +17,9 @@ from corbits_memory.errors import (
     TransformConfigNotFoundError,
 )
 from corbits_memory.ports.transform import ParamChange
-from corbits_memory.validation import params_json, transform_params
-from tests.engine.replay.support import PLAIN, Owner, begin, config, rows
-from tests.engine.support import T
+from corbits_memory.validation import params_json, transform_params, transform_scope
+from tests.engine.replay.support import PLAIN, Owner, begin, config, promote, replay, rows, work
+from tests.engine.support import OpenStore, T, add, find, note, titles
 
 KEY, OTHER_KEY = "sk-first-0123456789", "sk-second-0123456789"
 FULL: dict[str, Any] = {
@@ -199,6 +201,43 @@ async def test_stored_params_are_checked_again(store: PostgresDocumentStore, own
     await owner.execute("""UPDATE memory.transform_config SET params = '{"chunk": {"strategy": 7}}'""")
     with pytest.raises(InvalidInputError):
         await store._generations.get(T, run.generation)
+
+
+@pytest.mark.parametrize(
+    ("stored", "largest", "smallest", "overlap"),
+    [
+        ({"maxTokens": 8_000, "overlapTokens": 4_000}, 8_000, 40, 4_000),
+        ({"maxTokens": 8_001}, 8_000, 40, 60),
+        ({"maxTokens": 25_000, "minTokens": 25_000, "overlapTokens": 24_999}, 8_000, 8_000, 7_999),
+        ({"maxTokens": 16_000, "overlapTokens": 200}, 8_000, 40, 100),
+    ],
+)
+async def test_larger_sizes_from_before_shrink_to_the_limit(
+    store_of: OpenStore,
+    owner: Owner,
+    stored: Mapping[str, int],
+    largest: int,
+    smallest: int,
+    overlap: int,
+) -> None:
+    """A release before allowed them: what they made live is searched and added to, and replays go on."""
+    store = await store_of()
+    await add(store, note("The vault opens at nine.", external_ref="n1"))
+    run = await replay(store)
+    await promote(store, run)
+    waiting = await begin(store)
+    chunk = Jsonb({"chunk": {"strategy": "token.recursive", **stored}})
+    await owner.execute("UPDATE memory.transform_config SET params = %s", [chunk])
+    store._generations._known.clear()
+    caps = (await store._generations.get(T, run.generation)).cutting.caps
+    assert (caps.max_tokens, caps.min_tokens, caps.overlap_tokens) == (largest, smallest, overlap)
+    await add(store, note("Another vault.", external_ref="n2"))
+    assert len(titles(await find(store, "vault"))) == 2
+    assert (await work(store, waiting)).status == "completed"
+    again = await store.transforms.run_transform(
+        tenant_id=T, actor_id="ops", config_id=waiting.config_id, scope=transform_scope()
+    )
+    assert again.status == "running"
 
 
 async def test_a_tenant_sees_no_config_of_another(database_url: str, store: PostgresDocumentStore) -> None:

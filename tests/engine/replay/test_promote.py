@@ -726,3 +726,20 @@ async def test_terms_of_a_counted_tenant_are_counted_anew(store_of: OpenStore, o
     await promote(store, run)
     assert await rows(owner, "SELECT DISTINCT generation FROM memory.term_stat") == [(run.generation,)]
     assert PLAIN
+
+
+async def test_a_copy_whose_original_is_deprecated_meanwhile_steps_back_to_its_own_tags(
+    store_of: OpenStore, owner: Owner
+) -> None:
+    store = await store_of()
+    (made,) = await add(store, note("The vault opens at nine.", external_ref="n1"))
+    run = await replay(store)
+    await store.change_access_tags(
+        tenant_id=T, principal_id=P, document_id=made.document_id, add=["memory.space:later"]
+    )
+    await store.deprecate_version(tenant_id=T, actor_id=OPS, version_id=made.version_id)
+    await promote(store, run)
+    found = await rows(owner, "SELECT status, access_tags FROM memory.search_row")
+    assert found == [("deprecated", ["memory.owner:ann"])] * 2
+    (key,) = (await rows(owner, "SELECT model_key FROM memory.embed_model"))[0]
+    assert await rows(owner, f"SELECT status, access_tags FROM memory.embedding_{key}") == found

@@ -58,6 +58,10 @@ async def test_copies_are_placed_as_their_originals_are(store_of: OpenStore, own
     await add(store, note("Two.", external_ref="n1", retention_class=RetentionClass.DURABLE))
     (gone,) = await add(store, note("Old news.", external_ref="n3"))
     await store.deprecate_version(tenant_id=T, actor_id=OPS, version_id=gone.version_id)
+    # What was there before a tag is not opened by it, in a copy either.
+    await store.change_access_tags(
+        tenant_id=T, principal_id=P, document_id=gone.document_id, add=["memory.space:later"]
+    )
     run = await replay(store)
     columns = (
         "title, version, status, content_hash, access_tags, thread, author, language, occurred_at, ingested_at, "

@@ -20,14 +20,13 @@ from corbits_memory.engine.erasure import hold_for_replay
 from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection
-from corbits_memory.engine.queries import load_queries
+from corbits_memory.engine.retention import deprecate_rows
 from corbits_memory.engine.statements import Statements, dump_rows
 from corbits_memory.engine.texts import (
     enqueue_followers_of,
     insert_texts,
     insert_unsearched_texts,
 )
-from corbits_memory.engine.vectors import registered_spaces
 from corbits_memory.errors import MemoryError
 from corbits_memory.ports.transform import TransformScope
 from corbits_memory.validation import stored_document
@@ -183,14 +182,9 @@ class Mirror:
         gone = [row["id"] for row in aligned if row["status"] == VersionStatus.SUPERSEDED]
         if gone:
             await self._statements.run("drop_rows_of", versions=gone)
-        deprecated = [row["id"] for row in aligned if row["status"] == VersionStatus.DEPRECATED]
+        deprecated = [row for row in aligned if row["status"] == VersionStatus.DEPRECATED]
         if deprecated:
-            rows = await self._statements.fetch("deprecate_rows_of", versions=deprecated)
-            for space in await registered_spaces(self._conn, self._tenant_id):
-                await self._conn.execute(
-                    space.compose(load_queries("retention")["deprecate_vectors"]),
-                    {"tenant": self._tenant_id, "chunks": [row["chunk_id"] for row in rows]},
-                )
+            await deprecate_rows(self._conn, self._tenant_id, documents, [row["id"] for row in deprecated])
 
     async def _insert(self, copies: list[tuple[Row, Draft]]) -> None:
         made = {source["id"]: draft.version_id for source, draft in copies}
@@ -256,8 +250,14 @@ def _copy_of(source: Row, draft: Draft, places: _Places) -> Draft:
         thread_seq=source["thread_seq"],
         chunk_ids=[new_id(ids.CHUNK) for _ in draft.chunks],
         own_tags=list(source["access_tags"]),
-        searched_tags=list(source["tags"]),
+        searched_tags=_searched_tags(source, status),
     )
+
+
+def _searched_tags(source: Row, status: str) -> list[str]:
+    """As ``memory.version_tags``: a version out of use is seen by what it was written with of its document's tags."""
+    tags: list[str] = source["tags"]
+    return list(tags) if status == VersionStatus.ACTIVE else [t for t in tags if t in source["access_tags"]]
 
 
 def _version_row(source: Row, draft: Draft, made: Mapping[str, str]) -> Row:

@@ -32,7 +32,7 @@ from corbits_memory.ports.transform import (
     TransformRun,
     TransformScope,
 )
-from corbits_memory.validation import transform_params, transform_scope
+from corbits_memory.validation import stored_transform_params, transform_scope
 
 logger = logging.getLogger("corbits_memory.replay")
 
@@ -62,7 +62,7 @@ class RunService:
         Raises ``TransformConfigNotFoundError``.
         """
         config = await self._configs.get(tenant_id=tenant_id, config_id=config_id)
-        params = transform_params(config.params)
+        params = stored_transform_params(config.params)
         run_id = new_id(ids.TRANSFORM_RUN)
         embedder, problem = await self._model(tenant_id, config_id, config.params)
         async with self._database.tenant(tenant_id) as conn:
@@ -186,7 +186,7 @@ class RunService:
         """The model that answers and whose table is there; or what is wrong with it."""
         try:
             embedder = await self._directory.of_config(
-                tenant_id, config_id, transform_params(stored_params(params)).embed
+                tenant_id, config_id, stored_transform_params(stored_params(params)).embed
             )
             if embedder is None:
                 return None, NO_MODEL

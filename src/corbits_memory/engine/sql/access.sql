@@ -14,13 +14,15 @@ ON CONFLICT DO NOTHING
 
 -- name: lock_own_document
 -- A document of the caller's, for a change of its tags. Nobody waits for a caller who doesn't own it.
-SELECT d.access_tags, d.system_tags,
-  (SELECT v.id FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.document_id = d.id
-     AND v.status <> 'tombstoned'
-   ORDER BY v.status = 'active' DESC, v.version DESC LIMIT 1) AS version_id
-FROM memory.document d
+SELECT d.access_tags, d.system_tags FROM memory.document d
 WHERE d.tenant_id = %(tenant)s AND d.id = %(document)s AND d.owner_principal_id = %(principal)s
-FOR UPDATE OF d
+FOR UPDATE
+
+-- name: shown_version
+-- The version that a document is shown by. None of one that is forgotten.
+SELECT v.id FROM memory.version v
+WHERE v.tenant_id = %(tenant)s AND v.document_id = %(document)s AND v.status <> 'tombstoned'
+ORDER BY v.status = 'active' DESC, v.version DESC LIMIT 1
 
 -- name: whose_document
 -- What decides whether somebody else may see a document.

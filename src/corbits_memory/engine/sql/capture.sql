@@ -96,10 +96,15 @@ UPDATE memory.version SET status = 'superseded', superseded_at = now()
 WHERE tenant_id = %(tenant)s AND id = ANY (%(versions)s) AND status = 'active'
 
 -- name: drop_search_rows
--- Superseded text is not searchable; vectors and queue entries go along. Deprecated versions stay found on request.
-DELETE FROM memory.search_row
-WHERE tenant_id = %(tenant)s AND document_id = ANY (%(documents)s) AND generation = %(generation)s
-  AND status = 'active'
+-- Superseded text is not searchable; vectors and queue entries go along. Deprecated versions stay found on request. In
+-- key order, as all lock rows: in another one, two that lock the same would wait for each other.
+WITH found AS (
+  SELECT r.chunk_id FROM memory.search_row r
+  WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.generation = %(generation)s
+    AND r.status = 'active'
+  ORDER BY r.chunk_id FOR UPDATE
+)
+DELETE FROM memory.search_row r USING found WHERE r.tenant_id = %(tenant)s AND r.chunk_id = found.chunk_id
 
 -- name: update_documents
 -- The document shows its newest version.

@@ -34,8 +34,8 @@ WHERE r.tenant_id = %(tenant)s AND (r.document_id = ANY (%(documents)s) OR r.chu
 ORDER BY r.chunk_id FOR UPDATE
 
 -- name: embed_again
--- They are found by their words until they have been embedded anew.
+-- They are found by their words until they have been embedded anew. One that is dropped meanwhile is left out.
 INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id)
 SELECT %(tenant)s, r.chunk_id, r.generation, r.owner_id FROM memory.search_row r
-WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s) ORDER BY r.chunk_id
+WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (%(chunks)s) ORDER BY r.chunk_id FOR KEY SHARE
 ON CONFLICT (tenant_id, chunk_id) DO UPDATE SET enqueued_at = clock_timestamp(), not_before = now(), refill = false

@@ -177,18 +177,6 @@ WITH found AS (
 )
 DELETE FROM memory.search_row r USING found WHERE r.tenant_id = %(tenant)s AND r.chunk_id = found.chunk_id
 
--- name: deprecate_rows_of
--- What is deprecated is found on request.
-WITH found AS (
-  SELECT r.chunk_id FROM memory.chunk t
-  JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = t.id
-  WHERE t.tenant_id = %(tenant)s AND t.version_id = ANY (%(versions)s) AND t.version_id IS NOT NULL
-  ORDER BY r.chunk_id FOR NO KEY UPDATE OF r
-)
-UPDATE memory.search_row r SET status = 'deprecated' FROM found
-WHERE r.tenant_id = %(tenant)s AND r.chunk_id = found.chunk_id
-RETURNING r.chunk_id
-
 -- name: places
 -- Which numbers the generation has of some documents, and whether one of each is active, here and live.
 SELECT d.id AS document_id,

@@ -1,5 +1,12 @@
 -- Retention classes, deprecation, the sweep.
 
+-- name: lock_document_of
+-- The document of a version, before the version itself, as captures lock them: its tags stay what they are to the end.
+SELECT FROM memory.document d
+WHERE d.tenant_id = %(tenant)s AND d.id = (
+  SELECT v.document_id FROM memory.version v WHERE v.tenant_id = %(tenant)s AND v.id = %(version)s)
+FOR NO KEY UPDATE
+
 -- name: find_version
 -- A version with what decides who may change it. Its row stays ours to the end.
 SELECT v.id, v.document_id, v.status, v.retention_class, v.generation, v.feed_seq, v.raw_capture_id,
@@ -14,7 +21,7 @@ WHERE v.tenant_id = %(tenant)s AND v.retention_class <> %(class)s AND (v.id = %(
   v.document_id = %(document)s AND v.raw_capture_id = %(capture)s AND v.generation <> %(generation)s))
 
 -- name: expired
--- A batch of what has expired, without waiting for whoever is changing one of them. Past valid_until; without one,
+-- A batch of what has expired, without waiting for whoever is changing one of them or its document. Past valid_until; without one,
 -- an ephemeral version by its age, and one that only mirrors a source by when its source was last seen.
 SELECT v.id, v.document_id, v.generation, v.feed_seq, v.retention_class
 FROM memory.version v JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
@@ -23,7 +30,7 @@ WHERE v.tenant_id = %(tenant)s AND v.status = 'active' AND v.retention_class IN 
   AND CASE WHEN v.valid_until IS NOT NULL THEN v.valid_until < %(now)s
            WHEN v.retention_class = 'ephemeral' THEN v.ingested_at < %(before)s
            ELSE greatest(d.last_seen_at, v.ingested_at) < %(before)s END
-ORDER BY v.id LIMIT %(limit)s FOR UPDATE OF v SKIP LOCKED
+ORDER BY v.id LIMIT %(limit)s FOR NO KEY UPDATE OF d SKIP LOCKED FOR UPDATE OF v SKIP LOCKED
 
 -- name: deprecate
 -- Out of use: no longer active, still found on request.
@@ -32,7 +39,7 @@ FROM unnest(%(versions)s::text[], %(reasons)s::text[]) AS x(id, reason)
 WHERE v.tenant_id = %(tenant)s AND v.id = x.id
 
 -- name: deprecate_rows
--- In key order, as workers lock them.
+-- Their documents are locked. In key order, as workers lock them.
 WITH found AS (
   SELECT r.chunk_id, r.version_id FROM memory.search_row r
   WHERE r.tenant_id = %(tenant)s AND r.document_id = ANY (%(documents)s) AND r.version_id = ANY (%(versions)s)

@@ -93,7 +93,7 @@ ORDER BY m.tenant_id LIMIT 1000
 
 -- name: enqueue_missing
 -- Searchable chunks of the live generation that a model's table lacks join the queue; a page at a time, by chunk. Those
--- that are dropped meanwhile are waited for and left out.
+-- that somebody drops just then are passed over: waiting for them with others in hand, one would wait in a circle.
 WITH page AS (
   SELECT r.chunk_id, r.owner_id, r.generation, e.chunk_id IS NULL AND r.generation = t.live_generation AS missing
   FROM (SELECT s.chunk_id, s.owner_id, s.generation FROM memory.search_row s
@@ -103,13 +103,22 @@ WITH page AS (
 ), held AS (
   SELECT r.chunk_id, r.generation, r.owner_id FROM memory.search_row r
   WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (ARRAY(SELECT page.chunk_id FROM page WHERE page.missing))
-  ORDER BY r.chunk_id FOR KEY SHARE
+  ORDER BY r.chunk_id FOR KEY SHARE SKIP LOCKED
 ), queued AS (
   INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id, refill)
   SELECT %(tenant)s, held.chunk_id, held.generation, held.owner_id, %(refill)s FROM held
   ON CONFLICT DO NOTHING RETURNING chunk_id
 )
-SELECT max(page.chunk_id) AS last, (SELECT count(*) FROM queued) AS queued FROM page
+SELECT max(page.chunk_id) AS last, (SELECT count(*) FROM queued) AS queued,
+  ARRAY(SELECT p.chunk_id FROM page p WHERE p.missing EXCEPT SELECT held.chunk_id FROM held) AS passed
+FROM page
+
+-- name: enqueue_passed
+-- One that was passed over, should it still be there in the end.
+INSERT INTO memory.embed_queue (tenant_id, chunk_id, generation, owner_id, refill)
+SELECT %(tenant)s, r.chunk_id, r.generation, r.owner_id, %(refill)s FROM memory.search_row r
+WHERE r.tenant_id = %(tenant)s AND r.chunk_id = %(chunk)s FOR KEY SHARE
+ON CONFLICT DO NOTHING
 
 -- name: due_tenants
 -- Whose chunks wait: one index probe a tenant.
