@@ -305,6 +305,8 @@ class RetentionService:
     ) -> VersionState:
         async with self._database.tenant(tenant_id) as conn:
             live = await _live_generation(conn, tenant_id)
+            named = {"tenant": tenant_id, "version": version_id}
+            await conn.execute(self._queries["lock_document_of"], named)
             version = await self._version(conn, tenant_id, version_id)
             if version["status"] not in (VersionStatus.ACTIVE, VersionStatus.SUPERSEDED):
                 raise ConflictError(
@@ -338,11 +340,8 @@ class RetentionService:
         return [row["id"] for row in expired]
 
     async def _version(self, conn: Connection, tenant_id: str, version_id: str) -> Row:
-        """A version, locked, and its document."""
-        named = {"tenant": tenant_id, "version": version_id}
-        await conn.execute(self._queries["lock_document_of"], named)
         cursor = conn.cursor(row_factory=dict_row)
-        await cursor.execute(self._queries["find_version"], named)
+        await cursor.execute(self._queries["find_version"], {"tenant": tenant_id, "version": version_id})
         version = await cursor.fetchone()
         if version is None:
             raise NotFoundError("version not found")
