@@ -516,34 +516,31 @@ async def test_text_that_is_dropped_while_it_is_queued_is_left_out(
     assert "database error" not in caplog.text
 
 
-async def test_a_turn_that_follows_by_other_tags_and_is_dropped_meanwhile_is_left_out(
-    open_store: OpenStore,
-    word_server: ModelServer,
-    owner: Owner,
-    database_url: str,
-    caplog: pytest.LogCaptureFixture,
+async def test_a_turn_that_comes_and_goes_while_the_one_before_gets_other_tags_is_left_out(
+    open_store: OpenStore, owner: Owner, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its new tags a turn comes before another one, which somebody drops just then."""
-    store = await open_store(embed_url=word_server.url)
-    moved, _, following = await add(
-        store,
-        turn(1, "the treasure map"),
-        turn(2, "a song"),
-        turn(3, "under the oak", access_tags=("memory.space:a",)),
-    )
-    async with await psycopg.AsyncConnection.connect(database_url) as dropping:
-        await dropping.execute(
-            "DELETE FROM memory.search_row WHERE document_id = %s", [following.document_id]
-        )
+    """Nobody has locked it: it came after those were looked for that follow, and somebody drops it just then."""
+    store = await open_store()
+    (moved,) = await add(store, turn(1, "the treasure map"))
+    async with (
+        await psycopg.AsyncConnection.connect(database_url) as holding,
+        await psycopg.AsyncConnection.connect(database_url) as dropping,
+    ):
+        await holding.execute("SELECT FROM memory.search_row FOR UPDATE")
         tagging = asyncio.create_task(
             store.change_access_tags(
                 tenant_id=T, principal_id=P, document_id=moved.document_id, add=["memory.space:a"]
             )
         )
         await until_waiting(owner)
+        (following,) = await add(store, turn(2, "under the oak", access_tags=("memory.space:a",)))
+        await dropping.execute(
+            "DELETE FROM memory.search_row WHERE document_id = %s", [following.document_id]
+        )
+        await holding.rollback()
+        await until_waiting(owner)
     assert "memory.space:a" in (await tagging).tags
-    await store.embedding.drain(T)
-    assert await count_vectors(owner) == 2
+    assert await one(owner, "SELECT count(*) FROM memory.embed_queue") == (1,)
     assert "database error" not in caplog.text
 
 

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from corbits_memory.config import EmbedConfig, EngineConfig
 from corbits_memory.engine.pool import Reading
+from corbits_memory.engine.queries import load_queries
 from corbits_memory.engine.search import retrieval
 from corbits_memory.engine.search.crowded import CrowdedScopes
 from corbits_memory.engine.search.retrieval import QueryVector, retrieve
@@ -193,6 +194,25 @@ async def test_the_nearest_come_from_the_vector_index(owner: Owner) -> None:
 async def explain(owner: Owner, statement: str) -> str:
     rows = await owner.execute("EXPLAIN " + statement)
     return "\n".join([row[0] async for row in rows])
+
+
+@pytest.mark.parametrize(("file", "name"), [("capture", "drop_search_rows"), ("replay", "drop_rows_of")])
+@pytest.mark.usefixtures("corpus")
+async def test_rows_that_are_dropped_are_looked_up(owner: Owner, file: str, name: str) -> None:
+    """However many: an add of 500 known documents drops as many."""
+    places = [f"{number:022d}" for number in range(1, 501)]
+    parameters = {
+        "tenant": T,
+        "generation": "g0",
+        "documents": [f"kdoc_{place}" for place in places],
+        "versions": [f"kver_{place}" for place in places],
+    }
+    await owner.execute("ANALYZE memory.chunk")
+    rows = await owner.execute("EXPLAIN " + load_queries(file)[name], parameters)
+    plan = "\n".join([row[0] async for row in rows])
+    assert "Seq Scan on search_row" not in plan, plan
+    dropped = await owner.execute(load_queries(file)[name], parameters)
+    assert dropped.rowcount == 500
 
 
 async def test_rows_are_counted_once_in_a_while(

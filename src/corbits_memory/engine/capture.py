@@ -149,26 +149,25 @@ class CaptureService:
     ) -> Answers:
         """Write drafts in one transaction. Raises what kept it from that.
 
-        One that runs again has other drafts in ``group``, in their places.
+        One that failed leaves the drafts in ``group`` as they were planned, for the next.
         """
-        begun = False
 
         async def write() -> Answers:
-            nonlocal begun
-            if begun:
+            try:
+                async with self._database.tenant(tenant_id) as conn:
+                    writer = CaptureWriter(
+                        conn,
+                        tenant_id,
+                        principal_id,
+                        access,
+                        lease_seconds,
+                        self._noted_tags,
+                        generations=self._generations,
+                    )
+                    answers = await writer.write(group, request)
+            except MemoryError:
                 group[:] = [drafts.planned_again(draft, tenant_id, principal_id) for draft in group]
-            begun = True
-            async with self._database.tenant(tenant_id) as conn:
-                writer = CaptureWriter(
-                    conn,
-                    tenant_id,
-                    principal_id,
-                    access,
-                    lease_seconds,
-                    self._noted_tags,
-                    generations=self._generations,
-                )
-                answers = await writer.write(group, request)
+                raise
             self._note(tenant_id, writer.new_tags)
             self._remember_cutting(tenant_id, writer.cutting)
             return answers
@@ -299,7 +298,7 @@ class _Batch:
                 return {group[0].position: error}
         answers: Answers = {}
         for place, draft in enumerate(group):
-            alone = [drafts.planned_again(draft, self._tenant_id, self._principal_id)]
+            alone = [draft]
             answers.update(await self._write_group(alone))
             group[place] = alone[0]
         return answers

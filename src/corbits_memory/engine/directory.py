@@ -7,13 +7,13 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from corbits_memory.config import EmbedConfig, EngineConfig, RerankConfig, override_embed, override_rerank
-from corbits_memory.engine.generations import Generation, stored_params
+from corbits_memory.engine.generations import Generation, settings_of
 from corbits_memory.engine.pool import Database
 from corbits_memory.engine.queries import load_queries
 from corbits_memory.errors import ConfigError
 from corbits_memory.ports import Embedder, ModelFactory, Reranker
 from corbits_memory.ports.transform import EmbedParams, RerankParams
-from corbits_memory.validation import EMBED_API_KEY, RERANK_API_KEY, stored_transform_params
+from corbits_memory.validation import EMBED_API_KEY, RERANK_API_KEY
 
 logger = logging.getLogger("corbits_memory.models")
 
@@ -60,7 +60,7 @@ class ModelDirectory:
         for row in await self._rows("model_sources", tenant=tenant_id, model_key=model_key):
             config = self._registered(row)
             if row["config_id"] is not None:
-                params = stored_transform_params(stored_params(row["params"])).embed or EmbedParams()
+                params = settings_of(row["params"]).embed or EmbedParams()
                 config = self._overridden(params, row["secret"])
             built = self._build(config)
             if built is None:

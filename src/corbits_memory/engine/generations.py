@@ -27,6 +27,11 @@ def stored_params(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stored.items() if name != SECRETS}
 
 
+def settings_of(stored: Mapping[str, Any]) -> TransformParams:
+    """What a stored config says; raises ``InvalidInputError`` when somebody else has written there."""
+    return stored_transform_params(stored_params(stored))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """``params`` None: not of a replay, so as it is configured. ``model_key`` is set where vectors of a replay
@@ -118,7 +123,7 @@ class Generations:
 
 
 def _of_run(generation: str, row: Mapping[str, Any]) -> Generation:
-    params = stored_transform_params(stored_params(row["params"]))
+    params = settings_of(row["params"])
     return Generation(
         id=generation,
         params=params,

@@ -250,14 +250,8 @@ def _copy_of(source: Row, draft: Draft, places: _Places) -> Draft:
         thread_seq=source["thread_seq"],
         chunk_ids=[new_id(ids.CHUNK) for _ in draft.chunks],
         own_tags=list(source["access_tags"]),
-        searched_tags=_searched_tags(source, status),
+        searched_tags=list(source["tags"]),
     )
-
-
-def _searched_tags(source: Row, status: str) -> list[str]:
-    """As ``memory.version_tags``: a version out of use is seen by what it was written with of its document's tags."""
-    tags: list[str] = source["tags"]
-    return list(tags) if status == VersionStatus.ACTIVE else [t for t in tags if t in source["access_tags"]]
 
 
 def _version_row(source: Row, draft: Draft, made: Mapping[str, str]) -> Row:

@@ -12,7 +12,7 @@ from corbits_memory.core import ids, limits
 from corbits_memory.core.enums import RunStatus
 from corbits_memory.engine.directory import ModelDirectory
 from corbits_memory.engine.drafts import Row
-from corbits_memory.engine.generations import stored_params
+from corbits_memory.engine.generations import settings_of
 from corbits_memory.engine.ids import new_id
 from corbits_memory.engine.pool import Connection, Database
 from corbits_memory.engine.replay.configs import ConfigService
@@ -32,7 +32,7 @@ from corbits_memory.ports.transform import (
     TransformRun,
     TransformScope,
 )
-from corbits_memory.validation import stored_transform_params, transform_scope
+from corbits_memory.validation import transform_scope
 
 logger = logging.getLogger("corbits_memory.replay")
 
@@ -62,7 +62,7 @@ class RunService:
         Raises ``TransformConfigNotFoundError``.
         """
         config = await self._configs.get(tenant_id=tenant_id, config_id=config_id)
-        params = stored_transform_params(config.params)
+        params = settings_of(config.params)
         run_id = new_id(ids.TRANSFORM_RUN)
         embedder, problem = await self._model(tenant_id, config_id, config.params)
         async with self._database.tenant(tenant_id) as conn:
@@ -185,9 +185,7 @@ class RunService:
     ) -> tuple[Embedder | None, str | None]:
         """The model that answers and whose table is there; or what is wrong with it."""
         try:
-            embedder = await self._directory.of_config(
-                tenant_id, config_id, stored_transform_params(stored_params(params)).embed
-            )
+            embedder = await self._directory.of_config(tenant_id, config_id, settings_of(params).embed)
             if embedder is None:
                 return None, NO_MODEL
             await self._registry.ensure(tenant_id, embedder)

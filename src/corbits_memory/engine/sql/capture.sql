@@ -104,7 +104,8 @@ WITH found AS (
     AND r.status = 'active'
   ORDER BY r.chunk_id FOR UPDATE
 )
-DELETE FROM memory.search_row r USING found WHERE r.tenant_id = %(tenant)s AND r.chunk_id = found.chunk_id
+DELETE FROM memory.search_row r
+WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (ARRAY(SELECT found.chunk_id FROM found))
 
 -- name: update_documents
 -- The document shows its newest version.

@@ -87,7 +87,8 @@ WITH made AS MATERIALIZED (
 )
 SELECT v.id, c.origin, c.live, v.document_id, v.version, v.supersedes_version_id, v.status, v.content_hash, v.access_tags,
   v.language,
-  v.raw_capture_id, d.owner_principal_id, d.tags, d.thread_seq, coalesce(k.id, o.id) AS copy_id,
+  v.raw_capture_id, d.owner_principal_id,
+  memory.version_tags(v.status, v.access_tags, d.tags) AS tags, d.thread_seq, coalesce(k.id, o.id) AS copy_id,
   EXISTS (SELECT FROM memory.chunk t JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = t.id
           WHERE t.tenant_id = %(tenant)s AND t.version_id = v.id AND t.version_id IS NOT NULL) AS searched
 FROM chosen c
@@ -106,7 +107,8 @@ ORDER BY v.id
 -- Live versions of some documents that have no copy, with what a scope asks for.
 SELECT v.id, coalesce(v.origin_id, v.id) AS origin, true AS live, v.document_id, v.version, v.supersedes_version_id, v.status,
   v.content_hash,
-  v.access_tags, v.language, v.raw_capture_id, d.owner_principal_id, d.tags, d.thread_seq, NULL AS copy_id,
+  v.access_tags, v.language, v.raw_capture_id, d.owner_principal_id,
+  memory.version_tags(v.status, v.access_tags, d.tags) AS tags, d.thread_seq, NULL AS copy_id,
   EXISTS (SELECT FROM memory.chunk t JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = t.id
           WHERE t.tenant_id = %(tenant)s AND t.version_id = v.id AND t.version_id IS NOT NULL) AS searched,
   d.adapter, d.kind AS document_kind, w.fetched_at
@@ -170,12 +172,14 @@ RETURNING k.id, k.status
 -- name: drop_rows_of
 -- What is superseded is not searched; vectors and queue entries go along. In key order, as workers lock them.
 WITH found AS (
-  SELECT r.chunk_id FROM memory.chunk t
-  JOIN memory.search_row r ON r.tenant_id = %(tenant)s AND r.chunk_id = t.id
-  WHERE t.tenant_id = %(tenant)s AND t.version_id = ANY (%(versions)s) AND t.version_id IS NOT NULL
-  ORDER BY r.chunk_id FOR UPDATE OF r
+  SELECT r.chunk_id FROM memory.search_row r
+  WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (ARRAY(
+    SELECT t.id FROM memory.chunk t
+    WHERE t.tenant_id = %(tenant)s AND t.version_id = ANY (%(versions)s) AND t.version_id IS NOT NULL))
+  ORDER BY r.chunk_id FOR UPDATE
 )
-DELETE FROM memory.search_row r USING found WHERE r.tenant_id = %(tenant)s AND r.chunk_id = found.chunk_id
+DELETE FROM memory.search_row r
+WHERE r.tenant_id = %(tenant)s AND r.chunk_id = ANY (ARRAY(SELECT found.chunk_id FROM found))
 
 -- name: places
 -- Which numbers the generation has of some documents, and whether one of each is active, here and live.

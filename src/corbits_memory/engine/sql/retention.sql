@@ -21,8 +21,8 @@ WHERE v.tenant_id = %(tenant)s AND v.retention_class <> %(class)s AND (v.id = %(
   v.document_id = %(document)s AND v.raw_capture_id = %(capture)s AND v.generation <> %(generation)s))
 
 -- name: expired
--- A batch of what has expired, without waiting for whoever is changing one of them or its document. Past valid_until; without one,
--- an ephemeral version by its age, and one that only mirrors a source by when its source was last seen.
+-- A batch of what has expired, without waiting for whoever is changing one of them or its document. Past valid_until;
+-- without one, an ephemeral version by its age, and one that only mirrors a source by when its source was last seen.
 SELECT v.id, v.document_id, v.generation, v.feed_seq, v.retention_class
 FROM memory.version v JOIN memory.document d ON d.tenant_id = %(tenant)s AND d.id = v.document_id
 WHERE v.tenant_id = %(tenant)s AND v.status = 'active' AND v.retention_class IN ('ephemeral', 'source_only')
