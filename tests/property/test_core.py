@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from corbits_memory.core import hashing, ids
 from corbits_memory.core.chunking import CHARS_PER_TOKEN, ChunkCaps, chunk_text
-from corbits_memory.core.diversity import MmrItem, collapse_near_identical, mmr
+from corbits_memory.core.diversity import MmrItem, jaccard, mmr
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.fusion import reciprocal_rank_fusion
 from corbits_memory.core.planning import plan_chunks, split_long_part
 from corbits_memory.core.ranking import Candidate, QueryContext, score_candidates
+from corbits_memory.core.restatements import Said, Signature
 from corbits_memory.core.snippets import compat_snippet, snippet
 from corbits_memory.core.temporal import temporal_multiplier, temporal_prior
 from corbits_memory.core.text import ends_with_question, normalise, parse_query, word_count, words
@@ -184,10 +185,43 @@ def test_mmr_loses_nothing(rows: list[tuple[float, list[float]]]) -> None:
     assert [item.score for item in by_score] == sorted((item.score for item in items), reverse=True)
 
 
-@given(st.lists(texts, max_size=6))
-def test_collapsing_twice_changes_nothing(several: list[str]) -> None:
-    kept = [several[index] for index in collapse_near_identical(several)]
-    assert collapse_near_identical(kept) == list(range(len(kept)))
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.frozensets(st.sampled_from("abcd"))), max_size=10, unique_by=id),
+    st.integers(0, 12),
+    st.sampled_from((0.0, 0.1, 0.5, 0.9, 1.0)),
+    st.integers(0, 3),
+)
+def test_mmr_picks_what_comparing_all_with_all_would(
+    rows: list[tuple[int, frozenset[str]]], k: int, lam: float, earlier: int
+) -> None:
+    items = [MmrItem(key=f"k{n}", score=score / 3, tokens=tokens) for n, (score, tokens) in enumerate(rows)]
+    before, left = items[:earlier], items[earlier:]
+    scale = max((item.score for item in left), default=0.0) or 1.0
+    picks, expected = list(before), list[MmrItem]()
+    while left and len(expected) < k:
+        worth = {
+            item.key: lam * item.score / scale
+            - (1.0 - lam) * max((jaccard(item.tokens, pick.tokens) for pick in picks), default=0.0)
+            for item in left
+        }
+        best = min(left, key=lambda item: (-worth[item.key], -item.score, item.key))
+        left.remove(best)
+        picks.append(best)
+        expected.append(best)
+    assert mmr(items[earlier:], k=k, lam=lam, before=before) == expected
+
+
+statements = st.lists(st.sampled_from(["tea", "milk", "5", "6", "!", "?"]), max_size=12).map(" ".join)
+
+
+@given(st.lists(texts | statements, max_size=8), st.sampled_from((0.1, 0.5, 0.9, 1.0)))
+def test_a_restatement_is_what_says_the_same_as_one_before(several: list[str], threshold: float) -> None:
+    said, before = Said(threshold), list[Signature]()
+    for text in several:
+        signature = Signature.of(text)
+        assert said.has(signature) == any(signature.says_the_same(other, threshold) for other in before)
+        said.add(signature)
+        before.append(signature)
 
 
 # --- time ---------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ LOG_CAP = 4
 
 def corroboration_factor(supports: float, contradicts: float) -> float:
     """0.7 to 1.3; exactly 1 when nobody said anything or both sides weigh the same."""
+    if supports == contradicts:
+        return 1.0
     pro, contra = _signal(supports), _signal(contradicts)
     if pro == contra:
         return 1.0

@@ -1,18 +1,11 @@
-"""Different things first: maximal marginal relevance, and collapsing restatements."""
+"""Different things first: maximal marginal relevance."""
 
 import math
-import re
 from collections.abc import Sequence
 from operator import mul
 from typing import Any, NamedTuple
 
-from corbits_memory.core.text import words
-
 COMPAT_MMR_LAMBDA = 0.7
-NEAR_IDENTICAL = 0.9
-"""Jaccard of word shingles from which two texts say the same."""
-_SHINGLE_WORDS = 3
-_DIGIT = re.compile(r"\d")
 
 
 class MmrItem(NamedTuple):
@@ -77,79 +70,42 @@ def mmr(
     """
     best_score = cap if cap is not None else max((item.score for item in items), default=0.0)
     scale = best_score if best_score > 0 else 1.0
-    left = sorted(items, key=lambda item: (-item.score, item.key))
-    norms = {item.key: _norm(item.vector) for item in (*before, *left)}
-    closest = {item.key: 0.0 for item in left}
-
-    def note(pick: MmrItem) -> None:
-        if lam < 1.0:
-            for item in left:
-                near = _similarity(item, norms[item.key], pick, norms[pick.key], cosine_floor)
-                closest[item.key] = max(closest[item.key], near)
-
-    for item in before:
-        note(item)
+    left = [_Open(item, lam * item.score / scale) for item in sorted(items, key=lambda i: (-i.score, i.key))]
+    picks = [(item, _norm(item.vector)) for item in before]
     picked: list[MmrItem] = []
     while left and len(picked) < k:
-        # max() keeps the first of equals, and the rest stays in order of score and key.
-        best = max(left, key=lambda item: lam * item.score / scale - (1.0 - lam) * closest[item.key])
+        best, value = left[0], -math.inf
+        for row in left:
+            if row.most <= value:
+                break  # nor are those after it worth more
+            # What it is known to be like only grows, so most rows need not be compared with all picks.
+            while lam < 1.0 and row.compared < len(picks) and row.most - (1.0 - lam) * row.closest > value:
+                pick, norm = picks[row.compared]
+                near = _similarity(row.item, row.norm, pick, norm, cosine_floor)
+                row.closest = max(row.closest, near)
+                row.compared += 1
+            worth = row.most - (1.0 - lam) * row.closest
+            if worth > value:  # of equals the first, in order of score and key
+                best, value = row, worth
         left.remove(best)
-        picked.append(best)
-        note(best)
+        picked.append(best.item)
+        picks.append((best.item, best.norm))
     return picked
 
 
-def collapse_near_identical(texts: Sequence[str], *, threshold: float = NEAR_IDENTICAL) -> list[int]:
-    """Indices of the texts to keep, in order: the first of each group that says the same.
+class _Open:
+    """A candidate that isn't picked yet."""
 
-    Case, punctuation and spacing don't count. Texts whose numbers differ are never the same ("5 years",
-    "6 years"); texts without any word are the same only when equal.
-    """
-    kept: list[int] = []
-    signatures: list[Signature] = []
-    for index, text in enumerate(texts):
-        signature = Signature.of(text)
-        if not any(signature.says_the_same(other, threshold) for other in signatures):
-            kept.append(index)
-            signatures.append(signature)
-    return kept
+    __slots__ = ("closest", "compared", "item", "most", "norm")
 
-
-class Signature(NamedTuple):
-    """What of a text is compared with other texts."""
-
-    tokens: frozenset[str]
-    shingles: frozenset[tuple[str, ...]]
-    numbers: frozenset[str]
-    wordless: str
-    """The text itself where it has no words."""
-
-    @classmethod
-    def of(cls, text: str) -> "Signature":
-        tokens = words(text)
-        return cls(
-            tokens=frozenset(tokens),
-            shingles=_shingles(tokens),
-            numbers=frozenset(token for token in tokens if not token.isalpha() and _DIGIT.search(token)),
-            wordless="" if tokens else text.strip(),
-        )
-
-    def says_the_same(self, other: "Signature", threshold: float = NEAR_IDENTICAL) -> bool:
-        if self.numbers != other.numbers:
-            return False
-        if not self.shingles and not other.shingles:
-            return self.wordless == other.wordless
-        mine, others = len(self.shingles), len(other.shingles)
-        if min(mine, others) < threshold * max(mine, others):
-            return False  # too unlike in length to be alike in words
-        return jaccard(self.shingles, other.shingles) >= threshold
-
-
-def _shingles(tokens: list[str]) -> frozenset[tuple[str, ...]]:
-    """Every three words in a row; of fewer, all of them."""
-    if len(tokens) < _SHINGLE_WORDS:
-        return frozenset([tuple(tokens)] if tokens else [])
-    return frozenset(zip(*(tokens[start:] for start in range(_SHINGLE_WORDS)), strict=False))
+    def __init__(self, item: MmrItem, most: float) -> None:
+        self.item = item
+        self.most = most
+        """Its worth if it were like none of the picks."""
+        self.norm = _norm(item.vector)
+        self.compared = 0
+        """With how many of the picks, the first of them."""
+        self.closest = 0.0
 
 
 def _similarity(

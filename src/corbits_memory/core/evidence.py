@@ -1,6 +1,6 @@
 """How far an answer can be trusted: strong, weak, or none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from corbits_memory.core.corroboration import effective_authority
@@ -119,9 +119,8 @@ def default_item_evidence(item: ItemEvidence, floors: EvidenceFloors = DEFAULT_F
     return EvidenceLevel.STRONG if relevant and trusted else EvidenceLevel.WEAK
 
 
-def default_evidence(items: Sequence[ItemEvidence], floors: EvidenceFloors = DEFAULT_FLOORS) -> EvidenceLevel:
+def best_evidence(levels: Collection[EvidenceLevel]) -> EvidenceLevel:
     """Evidence of an answer: its best item's; none for an empty one."""
-    levels = {default_item_evidence(item, floors) for item in items}
     for level in (EvidenceLevel.STRONG, EvidenceLevel.WEAK):
         if level in levels:
             return level

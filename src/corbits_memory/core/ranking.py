@@ -38,7 +38,7 @@ class RankingConstants:
     lexical_weight: float = 0.52
     coverage: float = 1.6
     """A row whose BM25 is this many times the query's idf covers it in full."""
-    neighbour_weights: tuple[float, ...] = (0.1, 0.1, 0.05)
+    neighbour_weights: tuple[float, float, float] = (0.1, 0.1, 0.05)
     """Share of a neighbour's x at distance 1, 2, 3, on either side."""
     thread_weight: float = 1.0
     """Share of the best x of the row's thread."""

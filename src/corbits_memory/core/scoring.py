@@ -26,7 +26,6 @@ Claims = Mapping[str, tuple[int, int]]
 
 _EPSILON = 1e-9
 _REACH = 3
-_OFFSETS = (-1, 1, -2, 2, -3, 3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -271,18 +270,15 @@ def _from_neighbours(
 ) -> tuple[Floats, Floats]:
     """What the rows beside each add, and what the question before it adds."""
     documents = _codes(columns.document_ids)
-    around, answer = np.zeros(len(x)), np.zeros(len(x))
-    for offset in _OFFSETS:
-        if abs(offset) > len(constants.neighbour_weights):
-            continue
-        other = columns.beside[:, offset + _REACH]
-        same_document = documents[other] == documents
-        same_thread = (threads > 0) & (threads[other] == threads)
-        lent = np.where((other >= 0) & (same_document | same_thread), x[other], 0.0)
-        around += constants.neighbour_weights[abs(offset) - 1] * lent
-        if offset == -1:
-            answer = constants.answer_weight * np.where(asks[other] & ~same_document, lent, 0.0)
-    return around, answer
+    one, two, three = constants.neighbour_weights
+    other = columns.beside
+    same_document = documents[other] == documents[:, None]
+    same_thread = (threads[other] == threads[:, None]) & (threads > 0)[:, None]
+    lent = np.where((other >= 0) & (same_document | same_thread), x[other], 0.0)
+    around: Floats = (lent * (three, two, one, 0.0, one, two, three)).sum(axis=1)
+    before = _REACH - 1
+    answers = asks[other[:, before]] & ~same_document[:, before]
+    return around, constants.answer_weight * np.where(answers, lent[:, before], 0.0)
 
 
 def _priors(

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from corbits_memory.core.diversity import MmrItem, Signature, mmr
+from corbits_memory.core.diversity import MmrItem, mmr
 from corbits_memory.core.ranking import DEFAULT_CONSTANTS, RankingConstants, Scored
+from corbits_memory.core.restatements import Said, Signature
 from corbits_memory.core.shown import NOTHING_SHOWN, Shown
 
 _POOL_MIN = 20
@@ -90,6 +91,9 @@ def _distinct(
     """The first ``most`` rows that don't say what a better one said, or one of ``past``, and their signatures."""
     kept: list[Scored] = []
     signatures = {chunk_id: Signature.of(texts[chunk_id]) for chunk_id in past if chunk_id in texts}
+    said = Said(constants.near_identical)
+    for signature in signatures.values():
+        said.add(signature)
     for row in rows:
         if len(kept) == most:
             break
@@ -99,8 +103,9 @@ def _distinct(
             if shown.says(text):
                 continue
             signature = Signature.of(text)
-            if any(signature.says_the_same(other, constants.near_identical) for other in signatures.values()):
+            if said.has(signature):
                 continue
+            said.add(signature)
             signatures[chunk_id] = signature
         kept.append(row)
     return kept, signatures

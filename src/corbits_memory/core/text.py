@@ -21,8 +21,8 @@ _SCRIPT_RUN = re.compile(f"(?P<unsegmented>[{_UNSEGMENTED}]+)|(?P<hangul>[{_HANG
 # A code, version, path, address: parts of letters and digits held together by single signs. The look-behind
 # and the possessive part keep the scan linear on a very long word.
 _COMPOUND = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:(?:::|[-_./:@])[A-Za-z0-9]++)+(?![A-Za-z0-9])")
-_INNER_SIGN = re.compile(r"(?<=[A-Za-z0-9])[-_./:@](?=[A-Za-z0-9:])")
-"""Without one there is no compound: found much faster than that."""
+_INNER_SIGN = re.compile(r"[-_./:@](?=[A-Za-z0-9:])(?<=[A-Za-z0-9].)")
+"""Without one there is no compound: found much faster than that, the more so as it begins with the sign."""
 _ASCII_BLANKS = bytes(code if chr(code).isalnum() else 32 for code in range(128)) + b" " * 128
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])(\+\+|#)(?![A-Za-z0-9+#])")
 _JOINED_CHARS = 64

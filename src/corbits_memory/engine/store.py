@@ -127,7 +127,13 @@ class PostgresDocumentStore:
         """The services over a new pool; a pool that was closed stays closed."""
         config = self._config
         watermarks = Watermarks() if config.database_read_url else None
-        self._database = Database(config.database_url, pool_max=config.db_pool_max, watermarks=watermarks)
+        # Two that stay: a search may ask both its channels at once.
+        self._database = Database(
+            config.database_url,
+            pool_max=config.db_pool_max,
+            pool_min=min(2, config.db_pool_max),
+            watermarks=watermarks,
+        )
         self.replica: Replica | None = None
         """What answers reads while it keeps up, where there is one."""
         if config.database_read_url and watermarks is not None:

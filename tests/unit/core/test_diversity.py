@@ -1,13 +1,6 @@
 import pytest
 
-from corbits_memory.core.diversity import (
-    MmrItem,
-    collapse_near_identical,
-    compat_mmr,
-    cosine,
-    jaccard,
-    mmr,
-)
+from corbits_memory.core.diversity import MmrItem, compat_mmr, cosine, jaccard, mmr
 
 
 def item(key: str, score: float, vector: list[float] | None = None, words: str = "") -> MmrItem:
@@ -84,26 +77,3 @@ def test_cosine_of_zero_or_unlike_vectors_is_zero() -> None:
 def test_jaccard() -> None:
     assert jaccard(frozenset("ab"), frozenset("bc")) == pytest.approx(1 / 3)
     assert jaccard(frozenset(), frozenset()) == 0
-
-
-def test_restatements_collapse_to_the_first() -> None:
-    texts = ["Maria likes green tea.", "maria likes  GREEN tea", "Maria likes black tea."]
-    assert collapse_near_identical(texts) == [0, 2]
-
-
-def test_long_texts_that_differ_in_a_word_collapse() -> None:
-    long = " ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(200))
-    assert collapse_near_identical([long, long.replace("wordab", "other", 1)]) == [0]
-
-
-def test_a_changed_number_is_news() -> None:
-    long = " ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(200))
-    assert collapse_near_identical([f"{long} for 5 years", f"{long} for 6 years"]) == [0, 1]
-
-
-def test_texts_without_words_are_compared_as_they_are() -> None:
-    assert collapse_near_identical(["!!", "??", "!!", ""]) == [0, 1, 3]
-
-
-def test_a_chinese_restatement_collapses() -> None:
-    assert collapse_near_identical(["我喜欢喝绿茶。", "我喜欢喝绿茶", "我喜欢喝红茶"]) == [0, 2]

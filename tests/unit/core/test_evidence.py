@@ -8,9 +8,9 @@ from corbits_memory.core.evidence import (
     EvidenceFloors,
     EvidenceRow,
     ItemEvidence,
+    best_evidence,
     compat_evidence,
     confidence,
-    default_evidence,
     default_item_evidence,
     dense_level,
 )
@@ -99,11 +99,11 @@ def test_evidence_of_one_item(item: ItemEvidence, expected: str) -> None:
 
 
 def test_an_answer_is_as_good_as_its_best_item() -> None:
-    none, weak, strong = ItemEvidence(), ItemEvidence(lexical=0.3), ItemEvidence(lexical=0.9)
-    assert default_evidence([none, weak, strong]) is EvidenceLevel.STRONG
-    assert default_evidence([none, weak]) is EvidenceLevel.WEAK
-    assert default_evidence([none]) is EvidenceLevel.NONE
-    assert default_evidence([]) is EvidenceLevel.NONE
+    none, weak, strong = EvidenceLevel.NONE, EvidenceLevel.WEAK, EvidenceLevel.STRONG
+    assert best_evidence([none, weak, strong]) is strong
+    assert best_evidence([weak, none]) is weak
+    assert best_evidence([none]) is none
+    assert best_evidence([]) is none
 
 
 def test_confidence_adds_meaning_to_words() -> None:

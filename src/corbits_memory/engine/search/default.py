@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
-from corbits_memory.core.enums import Channel, Degraded, MinEvidence
+from corbits_memory.core.enums import Channel, Degraded, EvidenceLevel, MinEvidence
 from corbits_memory.core.evidence import (
     ItemEvidence,
-    default_evidence,
+    best_evidence,
     default_item_evidence,
     dense_level,
     reaches,
@@ -25,7 +26,7 @@ from corbits_memory.core.scoring import CandidateColumns, score_columns
 from corbits_memory.core.selection import limit_per_document, select
 from corbits_memory.core.shown import Shown
 from corbits_memory.core.snippets import snippet
-from corbits_memory.core.text import normalise, parse_query, words
+from corbits_memory.core.text import normalise, words
 from corbits_memory.core.tuning import channel_candidates
 from corbits_memory.engine.access import resolve_visibility
 from corbits_memory.engine.generations import Generation
@@ -62,8 +63,7 @@ class DefaultProfile:
         degraded: list[str],
     ) -> SearchResult:
         """Raises ``OutdatedPlanError``, with nothing in ``degraded``."""
-        vector, constants = plan.vector, plan.settings.constants
-        parsed = parse_query(query.query)
+        parsed, vector, constants = plan.parsed, plan.vector, plan.settings.constants
         pool: list[Scored] = []
         unread = False
         async with self._database.reading(tenant_id) as reading:
@@ -76,7 +76,13 @@ class DefaultProfile:
                 "excluded": [normalise(phrase) for phrase in parsed.excluded],
                 "limit": _candidates(query, plan.settings),
             }
-            found = await retrieve(reading, vector=vector, crowded=self._crowded, **asked)
+            found = await retrieve(
+                reading,
+                vector=vector,
+                crowded=self._crowded,
+                second=partial(self._database.reading_beside, tenant_id),
+                **asked,
+            )
             plan.check(found.searched, dense_ready=found.dense_ready)
             if query.as_of is not None:
                 now = query.as_of
@@ -154,22 +160,22 @@ class DefaultProfile:
         degraded: list[str],
     ) -> SearchResult:
         items: list[SearchItem] = []
-        judged: list[ItemEvidence] = []
+        levels: list[EvidenceLevel] = []
         for row in page:
             shown = details[row.candidate.chunk_id]
-            item = _item_evidence(row, found, shown)
-            judged.append(item)
+            level = default_item_evidence(_item_evidence(row, found, shown))
+            levels.append(level)
             items.append(
                 search_item(
                     shown,
                     score=row.score,
                     snippet=snippet(shown.text, terms),
-                    evidence=default_item_evidence(item),
+                    evidence=level,
                     channels=_channels(found, row.candidate.chunk_id),
                     explain=_explain(row, found) if query.explain else None,
                 )
             )
-        return SearchResult(items=tuple(items), evidence=default_evidence(judged), degraded=tuple(degraded))
+        return SearchResult(items=tuple(items), evidence=best_evidence(levels), degraded=tuple(degraded))
 
 
 def _candidates(query: SearchQuery, settings: Generation) -> int:

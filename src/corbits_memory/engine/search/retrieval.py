@@ -1,16 +1,21 @@
-"""The one round trip that finds: candidates, their neighbours, and both scores of each."""
+"""What finds: candidates, their neighbours, and both scores of each. In one round trip; where the indexes have much to
+read and a connection is to spare, both channels at once.
+"""
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg.rows import namedtuple_row
 
 from corbits_memory.core.enums import TemporalClass
 from corbits_memory.core.ranking import Candidate
 from corbits_memory.core.scoring import CandidateColumns, neighbour_places
+from corbits_memory.core.text import ParsedQuery
 from corbits_memory.engine.access import visibility_scope
 from corbits_memory.engine.generations import Generation
 from corbits_memory.engine.pool import Reading
@@ -21,7 +26,13 @@ from corbits_memory.ports import Reranker, SearchQuery, Visibility
 EXACT_ROWS = 4_000
 """Up to this many visible rows, every one is looked at; beyond, indexes answer."""
 
+T = TypeVar("T")
+
 _TEMPORAL = {str(value): value for value in TemporalClass}
+_WHO_ASKS = frozenset(
+    ("generation", "statuses", "principal", "everything", "allowed", "documents", "refused", "vetoed")
+)
+"""Keys of a scope that are no filters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,7 @@ class QueryVector:
 class SearchPlan:
     """By what a search is made: the settings of the generation that it expects to read, and its models."""
 
+    parsed: ParsedQuery
     settings: Generation
     reranker: Reranker | None
     vector: QueryVector | None
@@ -132,20 +144,30 @@ async def retrieve(
     vector: QueryVector | None,
     limit: int,
     crowded: CrowdedScopes,
+    second: Callable[[], AbstractAsyncContextManager[Reading] | None] = lambda: None,
 ) -> Retrieved:
-    """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words."""
-    scope = json.dumps(await scope_of(reading, query, visibility), sort_keys=True)
+    """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words.
+
+    ``second`` gives another connection's transaction of this tenant, if there is one to spare. What it reads may be a
+    moment older or newer: it only finds, and what is found is judged and read on the first.
+    """
+    asked = await scope_of(reading, query, visibility)
+    scope = json.dumps(asked, sort_keys=True)
     many = crowded.holds(reading.tenant_id, scope)
+    parameters = {"scope": scope, "query": text, "limit": limit, "small": EXACT_ROWS}
+    # Below that each channel takes less than a round trip.
+    if many and vector is not None and text and not (required or excluded or asked.keys() - _WHO_ASKS):
+        other = second()
+        if other is not None:
+            async with other as aside:
+                return await _retrieve_at_once(reading, aside, parameters, vector)
     rows = await reading.fetch(
         load_queries("search")["retrieve"],
         {
-            "scope": scope,
             "many": many,
-            "query": text,
             "required": required,
             "excluded": excluded,
-            "limit": limit,
-            "small": EXACT_ROWS,
+            **parameters,
             **vector_parameters(vector),
         },
         namedtuple_row,
@@ -154,21 +176,80 @@ async def retrieve(
     row: Any = rows[0]
     if not many and (row.visible or 0) > EXACT_ROWS:
         crowded.note(reading.tenant_id, scope)
-    columns = _columns(row) if row.chunk_ids else None
+    # All are missing where nothing was ever captured.
+    return _retrieved(row, row, row, row.lexical_ids, row.dense_ids)
+
+
+async def _retrieve_at_once(
+    reading: Reading, aside: Reading, parameters: Mapping[str, Any], vector: QueryVector
+) -> Retrieved:
+    """The same over two connections: one channel each, then the scores of what both found."""
+    queries = load_queries("search")
+    of_vector: dict[str, Any] = {}
+
+    async def ask_dense() -> list[Any]:
+        # Written while the other channel, which takes longer, is on its way.
+        of_vector.update(vector_parameters(vector))
+        return await aside.fetch(
+            queries["dense_channel"], {**parameters, **of_vector}, namedtuple_row, last=True
+        )
+
+    lexical, dense = await _both(
+        reading.fetch(queries["lexical_channel"], parameters, namedtuple_row), ask_dense()
+    )
+    lex: Any = lexical[0]
+    den: Any = dense[0]
+    if not den.dense_ready or lex.searched != den.searched:
+        # Another generation or model has just gone live: see SearchPlan.check.
+        return Retrieved(
+            searched=lex.searched,
+            columns=None,
+            lexical_ids=frozenset(),
+            dense_ids=frozenset(),
+            dense_ready=False,
+            partial=False,
+        )
+    found = {
+        "searched": lex.searched,
+        "lexical": lex.chunk_ids,
+        "languages": lex.languages,
+        "queries": lex.queries,
+        "totals": lex.totals,
+        "dense": den.chunk_ids,
+        "cosines": den.cosines or [],
+    }
+    rows = await reading.fetch(queries["complete"], {**parameters, **of_vector, **found}, namedtuple_row)
+    return _retrieved(lex, den, rows[0], lex.chunk_ids, den.chunk_ids)
+
+
+async def _both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, T]) -> tuple[T, T]:
+    """Both results; when one fails, the other has ended too."""
+    beside = asyncio.ensure_future(second)
+    try:
+        return await first, await beside
+    finally:
+        if not beside.done():
+            beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
+
+
+def _retrieved(
+    lex: Any, den: Any, completed: Any, lexical_ids: list[str] | None, dense_ids: list[str] | None
+) -> Retrieved:
+    columns = _columns(completed) if completed.chunk_ids else None
+    ready = bool(den.dense_ready)
     return Retrieved(
-        searched=row.searched,
+        searched=lex.searched,
         columns=columns,
-        lexical_ids=frozenset(row.lexical_ids or ()),
-        dense_ids=frozenset(row.dense_ids or ()),
-        # All are missing where nothing was ever captured.
-        dense_ready=bool(row.dense_ready),
+        lexical_ids=frozenset(lexical_ids or ()),
+        dense_ids=frozenset(dense_ids or ()),
+        dense_ready=ready,
         # Somebody else's document that the caller may see can wait for its vector too.
-        partial=bool(row.partial)
-        or (bool(row.dense_ready) and columns is not None and None in columns.cosines),
-        mean=row.mean,
-        deviation=row.deviation or 0.0,
-        vectors=row.vectors or 0,
-        known=row.known or 0.0,
+        partial=bool(lex.partial) or (ready and columns is not None and None in columns.cosines),
+        mean=den.mean,
+        deviation=den.deviation or 0.0,
+        vectors=den.vectors or 0,
+        known=lex.known or 0.0,
     )
 
 

@@ -85,8 +85,9 @@ class SearchService:
         basis = await self._basis(tenant_id, query.generation)
         for _ in range(PLANS):
             degraded: list[str] = []
-            vector = await self._embed(query, basis.embedder, degraded)
+            vector = await self._embed(parsed.text, basis.embedder, degraded)
             plan = SearchPlan(
+                parsed=parsed,
                 settings=basis.settings,
                 reranker=await self._directory.reranker(tenant_id, basis.settings),
                 vector=vector,
@@ -142,15 +143,12 @@ class SearchService:
             embedder = await self._directory.of_key(tenant_id, live.model_key) or embedder
         return _Basis(settings=live.generation, embedder=embedder, owner=live.model_key, dims=live.dims)
 
-    async def _embed(
-        self, query: SearchQuery, embedder: Embedder | None, degraded: list[str]
-    ) -> QueryVector | None:
+    async def _embed(self, text: str, embedder: Embedder | None, degraded: list[str]) -> QueryVector | None:
         if embedder is None:
             degraded.append(Degraded.DENSE_UNAVAILABLE)
             if self._embedder is None:
                 degraded.append(Degraded.LEXICAL_ONLY)
             return None
-        text = parse_query(query.query).text
         if not text:
             degraded.append(Degraded.DENSE_UNAVAILABLE)
             return None

@@ -6,6 +6,20 @@
 SELECT * FROM memory.retrieve(%(scope)s::jsonb, %(query)s, %(required)s, %(excluded)s, %(limit)s, %(small)s, %(many)s,
   %(model_key)s, %(dims)s, %(vector)s)
 
+-- name: lexical_channel
+-- Both channels apart, for two connections at once. The query's vectors come as text: they go back as they are.
+SELECT c.searched, c.partial, c.known, c.chunk_ids, c.languages, c.queries::text[], c.totals
+FROM memory.lexical_channel(%(scope)s::jsonb, %(query)s, %(limit)s, %(small)s) AS c
+
+-- name: dense_channel
+SELECT * FROM memory.dense_channel(%(scope)s::jsonb, %(limit)s, %(small)s, %(small)s + 1, %(model_key)s, %(dims)s,
+  %(vector)s)
+
+-- name: complete
+-- Their candidates with neighbours and exact scores.
+SELECT * FROM memory.complete(jsonb_build_object('generation', %(searched)s::text) || %(scope)s::jsonb, '', %(limit)s,
+  %(lexical)s, %(languages)s, %(queries)s::sparsevec[], %(totals)s, %(dense)s, %(cosines)s, %(model_key)s, %(vector)s)
+
 -- name: compat_candidates
 -- The compat profile's two lists.
 SELECT coalesce(%(generation)s::text, s.live_generation) AS searched, m.model_key IS NOT NULL AS dense_ready,
