@@ -22,11 +22,7 @@ from corbits_memory.engine.vectors import vector_text
 
 RARE_ROWS, PAIRED_TERMS, PAIRED_DF, MATCHES_MAX = 4_000, 6, 20_000, 20_000
 """The bounds of ``memory.lexical_candidates``."""
-SETTINGS: tuple[tuple[str, str], ...] = (
-    ("hnsw.ef_search", "125"),
-    ("hnsw.iterative_scan", "relaxed_order"),
-    ("hnsw.max_scan_tuples", "40000"),
-)
+SETTINGS = {"hnsw.iterative_scan": "relaxed_order", "hnsw.max_scan_tuples": "40000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,12 @@ class BareScans:
         cls, conn: psycopg.Connection, sender: psycopg.AsyncConnection, tenant_id: str, model_key: str
     ) -> "BareScans":
         """``conn`` answers what the statements are made of; ``sender`` sends nothing but the scans."""
-        for name, value in SETTINGS:
+        row = conn.execute(
+            "SELECT memory.ef_search(%s, chunk_count)::text FROM memory.tenant_state WHERE tenant_id = %s",
+            [CANDIDATES_MIN, tenant_id],
+        ).fetchone()
+        assert row is not None
+        for name, value in {**SETTINGS, "hnsw.ef_search": row[0]}.items():
             await sender.execute("SELECT set_config(%s, %s, false)", [name, value])
         return cls(conn, sender, tenant_id, model_key)
 

@@ -66,10 +66,14 @@ class Server:
 
 
 @asynccontextmanager
-async def open_store(url: str, embedder: Embedder | None) -> AsyncIterator[PostgresDocumentStore]:
+async def open_store(
+    url: str, embedder: Embedder | None, *, connections: int = 8
+) -> AsyncIterator[PostgresDocumentStore]:
     """The product's store, without its background worker: the benchmark decides when vectors are made."""
     store = PostgresDocumentStore(
-        EngineConfig(database_url=url, run_worker=False), embedder=embedder, reranker=None
+        EngineConfig(database_url=url, run_worker=False, db_pool_max=connections),
+        embedder=embedder,
+        reranker=None,
     )
     await store.open()
     try:

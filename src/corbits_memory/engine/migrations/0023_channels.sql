@@ -171,6 +171,44 @@ BEGIN
                                  p_small, true) AS l;
 END $$;
 
+-- How many candidates the vector index keeps in view: as many as before up to 50,000 rows of the tenant; in a larger graph
+-- so many find less.
+CREATE FUNCTION memory.ef_search(p_limit integer, p_rows bigint) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+  SELECT least(greatest(p_limit * 5 / 2, 125) * greatest(p_rows / 50000.0::float8, 1) ^ 0.4, 1000)::integer
+$$;
+
+-- As before (0019), with that.
+CREATE OR REPLACE FUNCTION memory.dense_nearest(
+  p_table text, p_half halfvec, p_whole vector, p_predicate text, p_limit integer, p_sample text[],
+  OUT chunk_ids text[], OUT cosines float8[], OUT mean float8, OUT deviation float8, OUT vectors bigint)
+LANGUAGE plpgsql STABLE
+SET enable_sort = off SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+  PERFORM set_config('hnsw.ef_search', memory.ef_search(p_limit, s.chunk_count)::text, true),
+          set_config('hnsw.iterative_scan', 'relaxed_order', true),
+          set_config('hnsw.max_scan_tuples', '40000', true)
+  FROM memory.tenant_state s WHERE s.tenant_id = current_setting('memory.tenant_id');
+  IF p_sample IS NULL THEN
+    EXECUTE format('SELECT array_agg(f.chunk_id) FROM (SELECT r.chunk_id FROM memory.%I r WHERE r.tenant_id = %L '
+                   'ORDER BY r.chunk_id LIMIT 64) AS f', p_table, current_setting('memory.tenant_id'))
+    INTO p_sample;
+  END IF;
+  EXECUTE format(
+    'SELECT coalesce(t.chunk_ids, ''{}''), t.cosines, s.mean, s.deviation, s.vectors FROM ('
+    ' SELECT array_agg(n.chunk_id ORDER BY n.d, n.chunk_id) AS chunk_ids, '
+    '  array_agg(1 - n.d ORDER BY n.d, n.chunk_id) AS cosines FROM ('
+    '   SELECT r.chunk_id, r.embedding <=> %3$s AS d FROM memory.%1$I r WHERE %2$s '
+    '   ORDER BY r.embedding <=> %3$s LIMIT $1) AS n) AS t '
+    'CROSS JOIN (SELECT avg(e.cosine) AS mean, stddev_pop(e.cosine) AS deviation, count(e.cosine) AS vectors FROM ('
+    '  SELECT 1 - (r.embedding <=> %3$s) AS cosine FROM memory.%1$I r '
+    '  WHERE r.tenant_id = %4$L AND r.chunk_id = ANY ((SELECT $4)::text[])) AS e) AS s',
+    p_table, p_predicate, CASE WHEN p_half IS NULL THEN '$3' ELSE '$2' END, current_setting('memory.tenant_id'))
+  INTO chunk_ids, cosines, mean, deviation, vectors USING p_limit, p_half, p_whole, p_sample;
+END $$;
+
 -- The dense channel alone: a look at each of up to p_small visible rows, for more the index. searched and dense_ready: see
 -- memory.retrieve.
 CREATE FUNCTION memory.dense_channel(
