@@ -27,6 +27,7 @@ from corbits_memory.engine.pool import Database
 from corbits_memory.engine.pruning import ModelPruner
 from corbits_memory.engine.push import PushWorker
 from corbits_memory.engine.query_log import QueryLog
+from corbits_memory.engine.removal import RemovalService
 from corbits_memory.engine.replay.service import ReplayService
 from corbits_memory.engine.replay.transforms import Transforms
 from corbits_memory.engine.replica import Replica
@@ -189,6 +190,7 @@ class PostgresDocumentStore:
         if self._access_of is not None:
             self.push.judge_by(self._access_of)
         self._tags = TagService(self._database)
+        self._removal = RemovalService(self._database)
         self._retention = RetentionService(self._database)
         self._audit = AuditService(self._database)
         self.exporter = Exporter(self._database)
@@ -440,7 +442,7 @@ class PostgresDocumentStore:
         cascade: bool = False,
         access: Access | None = None,
     ) -> ForgetResult:
-        forgotten = await self._retention.forget(
+        forgotten = await self._removal.forget(
             tenant_id=tenant_id,
             principal_id=principal_id,
             document_id=document_id,
@@ -455,7 +457,7 @@ class PostgresDocumentStore:
     async def purge(
         self, *, tenant_id: str, principal_id: str, document_id: str, access: Access | None = None
     ) -> PurgeResult:
-        purged = await self._retention.purge(
+        purged = await self._removal.purge(
             tenant_id=tenant_id, principal_id=principal_id, document_id=document_id, access=access
         )
         self.feed_signal.tell(tenant_id)
@@ -466,7 +468,7 @@ class PostgresDocumentStore:
     async def purge_on_demand(
         self, *, tenant_id: str, actor_id: str, document_id: str, even_durable: bool = False
     ) -> PurgeResult:
-        purged = await self._retention.purge_on_demand(
+        purged = await self._removal.purge_on_demand(
             tenant_id=tenant_id, actor_id=actor_id, document_id=document_id, even_durable=even_durable
         )
         self.feed_signal.tell(tenant_id)
@@ -477,7 +479,7 @@ class PostgresDocumentStore:
     async def owned_documents(
         self, *, tenant_id: str, principal_id: str, after: str, limit: int
     ) -> Sequence[OwnedDocument]:
-        return await self._retention.owned(
+        return await self._removal.owned(
             tenant_id=tenant_id, principal_id=principal_id, after=after, limit=limit
         )
 
