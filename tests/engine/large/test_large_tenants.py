@@ -121,6 +121,44 @@ async def test_the_nearest_come_from_the_vector_index(owner: Owner) -> None:
     assert "Order By: (embedding <=>" in plan, plan
 
 
+@pytest.mark.parametrize(
+    ("limit", "rows", "kept"),
+    [
+        (50, 0, 125),
+        (1, 50_000, 125),
+        (51, 50_000, 127),
+        (50, 50_200, 125),
+        (50, 100_000, 165),
+        (50, 1_000_000, 414),
+        (200, 50_000, 500),
+        (200, 284_000, 1_000),
+        (200, 10**12, 1_000),
+    ],
+)
+@pytest.mark.usefixtures("corpus")
+async def test_the_vector_index_keeps_more_in_view_of_more_rows(
+    owner: Owner, limit: int, rows: int, kept: int
+) -> None:
+    found = await owner.execute("SELECT memory.ef_search(%s, %s)", [limit, rows])
+    assert await found.fetchone() == (kept,)
+
+
+@pytest.mark.usefixtures("corpus")
+async def test_a_search_tells_the_vector_index_so(owner: Owner) -> None:
+    await owner.execute("UPDATE memory.tenant_state SET chunk_count = 100000")
+    async with owner.transaction():
+        await owner.execute("SET LOCAL memory.tenant_id = 'acme'")
+        await owner.execute(
+            "SELECT memory.dense_channel(%s::jsonb, 50, 4000, 4001, %s, 64, %s)",
+            [
+                '{"principal": "ann", "statuses": ["active"]}',
+                (await vector_table(owner)).removeprefix("embedding_"),
+                str(word_vector("w9")),
+            ],
+        )
+        assert await (await owner.execute("SHOW hnsw.ef_search")).fetchone() == ("165",)
+
+
 async def explain(owner: Owner, statement: str) -> str:
     rows = await owner.execute("EXPLAIN " + statement)
     return "\n".join([row[0] async for row in rows])
