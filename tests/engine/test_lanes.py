@@ -1,5 +1,6 @@
 """A large batch is written over several connections: what belongs together keeps its order."""
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -121,11 +122,16 @@ async def test_when_one_lane_fails_the_others_are_waited_for_and_begin_nothing_n
     insert = CaptureWriter.write
     begun = ended = 0
     broken: list[Draft] = []
+    all_begun = asyncio.Event()
 
     async def write(writer: CaptureWriter, group: list[Draft], request: Any) -> Any:
         nonlocal begun, ended
         begun += 1
-        if begun == 2:
+        second = begun == 2
+        if begun == LANES:
+            all_begun.set()
+        if second:
+            await all_begun.wait()  # connections open one after the other
             broken.extend(group)
             raise UnavailableError("The database has gone.")
         answers = await insert(writer, group, request)
