@@ -11,27 +11,27 @@ SCOPE = '{"principal": "ann"}'
 def test_it_is_known_for_a_while_and_of_one_tenant() -> None:
     now = 100.0
     scopes = CrowdedScopes(lambda: now)
-    assert not scopes.holds("acme", SCOPE)
-    scopes.note("acme", SCOPE)
-    assert scopes.holds("acme", SCOPE)
-    assert not scopes.holds("other", SCOPE)
-    assert not scopes.holds("acme", '{"principal": "bob"}')
+    assert not scopes.rows("acme", SCOPE)
+    scopes.note("acme", SCOPE, 5_000)
+    assert scopes.rows("acme", SCOPE) == 5_000
+    assert not scopes.rows("other", SCOPE)
+    assert not scopes.rows("acme", '{"principal": "bob"}')
     now += SECONDS - 0.1
-    assert scopes.holds("acme", SCOPE)
+    assert scopes.rows("acme", SCOPE) == 5_000
     now += 0.1
-    assert not scopes.holds("acme", SCOPE)
+    assert not scopes.rows("acme", SCOPE)
 
 
 def test_names_do_not_run_together() -> None:
     scopes = CrowdedScopes(lambda: 0.0)
-    scopes.note("a", "bc")
-    assert not scopes.holds("ab", "c")
+    scopes.note("a", "bc", 5_000)
+    assert not scopes.rows("ab", "c")
 
 
 def test_it_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowded, "REMEMBERED", 3)
     scopes = CrowdedScopes(lambda: 0.0)
     for number in range(10):
-        scopes.note("acme", str(number))
-        assert scopes.holds("acme", str(number))
-        assert sum(scopes.holds("acme", str(n)) for n in range(10)) <= 3
+        scopes.note("acme", str(number), 5_000)
+        assert scopes.rows("acme", str(number)) == 5_000
+        assert sum(scopes.rows("acme", str(n)) > 0 for n in range(10)) <= 3

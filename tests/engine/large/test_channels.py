@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 
 from corbits_memory.engine.pool import Database, Reading
 from corbits_memory.engine.search.crowded import CrowdedScopes
-from corbits_memory.engine.search.retrieval import QueryVector, Retrieved, retrieve
+from corbits_memory.engine.search.retrieval import AT_ONCE_ROWS, QueryVector, Retrieved, retrieve
 from corbits_memory.engine.store import PostgresDocumentStore
 from corbits_memory.errors import DatabaseError
 from corbits_memory.ports import SearchQuery, Visibility
@@ -40,6 +40,12 @@ class Asides:
 @pytest.fixture
 def asides(monkeypatch: pytest.MonkeyPatch) -> Asides:
     return Asides(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+async def many_rows(owner: Owner) -> None:
+    """Below them one message is faster; the rows that there are do as well here."""
+    await owner.execute("UPDATE memory.tenant_state SET chunk_count = %s", [AT_ONCE_ROWS])
 
 
 Answer = Callable[[], Awaitable[list[Any]]]
@@ -97,6 +103,16 @@ async def test_filters_and_few_rows_are_answered_over_one_connection(
     for _ in range(2):
         await find(corpus, **asked)
     assert asides.given == 0
+
+
+@pytest.mark.parametrize(("rows", "given"), [(-1, 0), (0, 1), (1, 1)])
+async def test_of_fewer_rows_one_message_is_enough(
+    corpus: PostgresDocumentStore, owner: Owner, asides: Asides, rows: int, given: int
+) -> None:
+    await owner.execute("UPDATE memory.tenant_state SET chunk_count = %s", [AT_ONCE_ROWS + rows])
+    for _ in range(2):
+        await find(corpus, "w399 w1")
+    assert asides.given == given
 
 
 async def test_searches_beside_each_other_take_a_connection_each(

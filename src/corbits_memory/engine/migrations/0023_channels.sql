@@ -176,7 +176,7 @@ END $$;
 CREATE FUNCTION memory.ef_search(p_limit integer, p_rows bigint) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-  SELECT least(greatest(p_limit * 5 / 2, 125) * greatest(p_rows / 50000.0::float8, 1) ^ 0.4, 1000)::integer
+  SELECT least(greatest(p_limit * 5 / 2, 125) * greatest(p_rows / 50000.0::float8, 1) ^ 0.6, 1000)::integer
 $$;
 
 -- As before (0019), with that.
@@ -342,7 +342,7 @@ BEGIN
   END IF;
 END $$;
 
--- As before (0019), of the channels above.
+-- As before (0019), of the channels above. visible: beyond p_small all that the tenant has, among which the indexes search.
 CREATE OR REPLACE FUNCTION memory.retrieve(
   p_scope jsonb, p_query text, p_required text[], p_excluded text[], p_limit integer, p_small integer, p_many boolean,
   p_model_key text, p_dims integer, p_vector text,
@@ -359,10 +359,11 @@ SET search_path = pg_catalog, memory, {{EXTENSION_SCHEMAS}}, pg_temp SET jit = o
 AS $$
 DECLARE
   tenant text := current_setting('memory.tenant_id', true);
+  held bigint;
   lex record;
   den record;
 BEGIN
-  SELECT coalesce(p_scope ->> 'generation', s.live_generation) INTO searched
+  SELECT coalesce(p_scope ->> 'generation', s.live_generation), s.chunk_count INTO searched, held
   FROM memory.tenant_state s WHERE s.tenant_id = tenant;
   IF NOT found THEN
     RETURN;
@@ -393,4 +394,7 @@ BEGIN
          ELSE lex.predicate END,
     p_limit, lexical_ids, lex.languages, lex.queries, lex.totals, dense_ids, den.cosines,
     CASE WHEN dense_ready THEN p_model_key END, p_vector) AS c;
+  IF visible > p_small THEN
+    visible := least(greatest(visible, held), 2147483647);
+  END IF;
 END $$;

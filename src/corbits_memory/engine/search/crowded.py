@@ -10,19 +10,23 @@ REMEMBERED = 10_000
 
 
 class CrowdedScopes:
-    """Scopes (what a caller may see, and by which filters) that held more than the limit when last counted."""
+    """Scopes (what a caller may see, and by which filters) that held more than the limit when last counted, with the
+    rows of their tenant.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until: dict[bytes, float] = {}
+        self._known: dict[bytes, tuple[float, int]] = {}
 
-    def holds(self, tenant_id: str, scope: str) -> bool:
-        return self._until.get(_key(tenant_id, scope), 0.0) > self._clock()
+    def rows(self, tenant_id: str, scope: str) -> int:
+        """0 where that isn't known."""
+        until, rows = self._known.get(_key(tenant_id, scope), (0.0, 0))
+        return rows if until > self._clock() else 0
 
-    def note(self, tenant_id: str, scope: str) -> None:
-        if len(self._until) >= REMEMBERED:
-            self._until.clear()
-        self._until[_key(tenant_id, scope)] = self._clock() + SECONDS
+    def note(self, tenant_id: str, scope: str, rows: int) -> None:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[_key(tenant_id, scope)] = (self._clock() + SECONDS, rows)
 
 
 def _key(tenant_id: str, scope: str) -> bytes:

@@ -25,6 +25,8 @@ from corbits_memory.ports import Reranker, SearchQuery, Visibility
 
 EXACT_ROWS = 4_000
 """Up to this many visible rows, every one is looked at; beyond, indexes answer."""
+AT_ONCE_ROWS = 30_000
+"""From this many rows of a tenant on, the shorter of both channels takes longer than one message more."""
 
 T = TypeVar("T")
 
@@ -153,10 +155,11 @@ async def retrieve(
     """
     asked = await scope_of(reading, query, visibility)
     scope = json.dumps(asked, sort_keys=True)
-    many = crowded.holds(reading.tenant_id, scope)
+    rows_known = crowded.rows(reading.tenant_id, scope)
+    many = rows_known > 0
     parameters = {"scope": scope, "query": text, "limit": limit, "small": EXACT_ROWS}
-    # Below that each channel takes less than a round trip.
-    if many and vector is not None and text and not (required or excluded or asked.keys() - _WHO_ASKS):
+    filtered = required or excluded or asked.keys() - _WHO_ASKS
+    if rows_known >= AT_ONCE_ROWS and vector is not None and text and not filtered:
         other = second()
         if other is not None:
             async with other as aside:
@@ -175,7 +178,7 @@ async def retrieve(
     # Named tuples have no static type; the columns are those of memory.retrieve.
     row: Any = rows[0]
     if not many and (row.visible or 0) > EXACT_ROWS:
-        crowded.note(reading.tenant_id, scope)
+        crowded.note(reading.tenant_id, scope, row.visible)
     # All are missing where nothing was ever captured.
     return _retrieved(row, row, row, row.lexical_ids, row.dense_ids)
 
