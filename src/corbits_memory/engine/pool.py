@@ -3,7 +3,7 @@
 import logging
 import selectors
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -39,6 +39,8 @@ CLUSTER_PREAMBLE = (
 functions make by ``set_config`` don't reach them, and recall would fall in silence."""
 
 ACQUIRE_SECONDS = 10.0
+BESIDE_SECONDS = 0.01
+"""What a second connection may take that was idle a moment ago."""
 READ_SECONDS = 8.0
 WRITE_SECONDS = 120.0
 """Limits of one statement."""
@@ -124,10 +126,13 @@ class Database:
             yield conn
 
     @asynccontextmanager
-    async def reading(self, tenant_id: str) -> AsyncIterator["Reading"]:
-        """Like :meth:`tenant`, for a few statements that only read, in a round trip each and none beside."""
+    async def reading(self, tenant_id: str, *, seconds: float | None = None) -> AsyncIterator["Reading"]:
+        """Like :meth:`tenant`, for a few statements that only read, in a round trip each and none beside.
+
+        ``seconds``: how long a connection is waited for, if not as long as always.
+        """
         with _driver_errors():
-            async with self._connection(tenant_id) as conn:
+            async with self._connection(tenant_id, seconds) as conn:
                 self._readers += 1
                 try:
                     yield Reading(conn, tenant_id, self._preamble(tenant_id, READ_SECONDS))
@@ -140,14 +145,19 @@ class Database:
                 if conn.pgconn.transaction_status != TransactionStatus.IDLE:
                     await conn.commit()
 
-    def reading_beside(self, tenant_id: str) -> AbstractAsyncContextManager["Reading"] | None:
-        """A second one for whoever has the first, at once: None when others read too, or no connection is idle.
+    @asynccontextmanager
+    async def reading_beside(self, tenant_id: str) -> AsyncIterator["Reading | None"]:
+        """A second one for whoever has the first, at once: None when others read too, or no living connection is idle.
 
         It makes one caller faster, and all of them together slower.
         """
-        if self._readers > 1 or not self._pool.get_stats()["pool_available"]:
-            return None
-        return self.reading(tenant_id)
+        async with AsyncExitStack() as stack:
+            second = None
+            if self._readers == 1 and self._pool.get_stats()["pool_available"]:
+                # The idle one may be dead: nobody waits for another while holding one.
+                with suppress(DatabaseError):
+                    second = await stack.enter_async_context(self.reading(tenant_id, seconds=BESIDE_SECONDS))
+            yield second
 
     def _preamble(self, tenant_id: str, seconds: float) -> str:
         # Quoted, not bound: SET takes no parameters, and tenant names come from outside.
@@ -172,9 +182,11 @@ class Database:
                 yield conn
 
     @asynccontextmanager
-    async def _connection(self, tenant_id: str | None) -> AsyncIterator[Connection]:
+    async def _connection(
+        self, tenant_id: str | None, seconds: float | None = None
+    ) -> AsyncIterator[Connection]:
         """A connection for a transaction of this tenant, or of no one's."""
-        async with self._pool.connection() as conn:
+        async with self._pool.connection(timeout=seconds) as conn:
             yield conn
 
     @asynccontextmanager

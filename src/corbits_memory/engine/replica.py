@@ -88,8 +88,10 @@ class ReplicaDatabase(Database):
         self._take_role(allowed=second_lock)
 
     @asynccontextmanager
-    async def _connection(self, tenant_id: str | None) -> AsyncIterator[Connection]:
-        async with super()._connection(tenant_id) as conn:
+    async def _connection(
+        self, tenant_id: str | None, seconds: float | None = None
+    ) -> AsyncIterator[Connection]:
+        async with super()._connection(tenant_id, seconds) as conn:
             needed = self._reached.needed(tenant_id)
             if self._places.get(conn, 0) < needed:
                 place = await _replayed(conn)

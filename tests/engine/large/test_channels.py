@@ -3,11 +3,14 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import tuple_row
 
 from corbits_memory.engine.pool import Database, Reading
@@ -29,10 +32,11 @@ class Asides:
         self.refused = False
         beside = Database.reading_beside
 
-        def give(database: Database, tenant_id: str) -> AbstractAsyncContextManager[Reading] | None:
-            second = None if self.refused else beside(database, tenant_id)
-            self.given += second is not None
-            return second
+        @asynccontextmanager
+        async def give(database: Database, tenant_id: str) -> AsyncIterator[Reading | None]:
+            async with beside(database, tenant_id) as second:
+                self.given += second is not None and not self.refused
+                yield None if self.refused else second
 
         monkeypatch.setattr(Database, "reading_beside", give)
 
@@ -170,7 +174,7 @@ async def test_channels_of_two_generations_are_not_mixed(owner: Owner, database_
                 finally:
                     lexical_done.set()
 
-        async def ask(second: Callable[[], AbstractAsyncContextManager[Reading] | None]) -> Retrieved:
+        async def ask(second: Callable[[], AbstractAsyncContextManager[Reading | None]]) -> Retrieved:
             async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
                 return await retrieve(
                     First(conn, "acme", preamble),
@@ -186,7 +190,7 @@ async def test_channels_of_two_generations_are_not_mixed(owner: Owner, database_
                 )
 
         lexical_done = asyncio.Event()
-        assert (await ask(lambda: None)).dense_ready
+        assert (await ask(nullcontext)).dense_ready
         lexical_done = asyncio.Event()
         mixed = await ask(promoted)
     assert (mixed.searched, mixed.columns, mixed.dense_ready) == ("g0", None, False)
@@ -235,3 +239,69 @@ async def test_a_search_that_is_cancelled_gives_both_connections_back(
                 await asyncio.wait_for(search, 5)
     assert await find(corpus, "w399 w2") == expected
     assert asides.given == 11
+
+
+async def test_a_channel_that_fails_is_not_waited_for(
+    corpus: PostgresDocumentStore, asides: Asides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = await find(corpus, "w399 w2")
+    with monkeypatch.context() as patch:
+        fetch = Reading.fetch
+
+        async def instead(reading: Reading, query: Any, *given: Any, **named: Any) -> list[Any]:
+            if "lexical_channel" in query:
+                query, given, named = "SELECT pg_sleep(7)", ({}, tuple_row), {}
+            elif "dense_channel" in query:
+                query, given, named = "SELECT 1 / 0", ({}, tuple_row), {}
+            return await fetch(reading, query, *given, **named)
+
+        patch.setattr(Reading, "fetch", instead)
+        with pytest.raises(DatabaseError, match="22012"):
+            await asyncio.wait_for(find(corpus, "w399 w2"), 5)
+    assert await find(corpus, "w399 w2") == expected
+    assert asides.given == 2
+
+
+async def test_no_second_connection_is_waited_for(database_url: str) -> None:
+    """An idle one may be dead, and no other to be had: the pool would be waited for, with the first in hand."""
+    name = urlsplit(database_url).path.lstrip("/")
+    allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format
+    database = Database(database_url, pool_min=2, pool_max=2)
+    await database.open()
+    async with await psycopg.AsyncConnection.connect(
+        make_conninfo(database_url, dbname="postgres"), autocommit=True
+    ) as other:
+        try:
+            async with database.reading(T) as first:
+                ((pid,),) = await first.fetch("SELECT pg_backend_pid()", {}, tuple_row)
+                await other.execute(allow(sql.Identifier(name), sql.SQL("false")))
+                ended = await other.execute(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                    "WHERE application_name = 'corbits-memory' AND datname = %s AND pid <> %s",
+                    [name, pid],
+                )
+                assert await ended.fetchall() == [(True,)]
+                async with asyncio.timeout(5), database.reading_beside(T) as second:
+                    assert second is None
+                assert await first.fetch("SELECT 1", {}, tuple_row) == [(1,)]
+        finally:
+            await other.execute(allow(sql.Identifier(name), sql.SQL("true")))
+            await database.close()
+
+
+async def test_a_second_connection_is_for_who_reads_alone(database_url: str) -> None:
+    database = Database(database_url, pool_min=2, pool_max=3)
+    narrow = Database(database_url, pool_max=1)
+    await database.open()
+    await narrow.open()
+    try:
+        async with database.reading(T), database.reading_beside(T) as second:
+            assert second is not None
+            assert await second.fetch("SELECT 1", {}, tuple_row) == [(1,)]
+        async with database.reading(T), database.reading(T), database.reading_beside(T) as second:
+            assert second is None
+        async with narrow.reading(T), narrow.reading_beside(T) as second:
+            assert second is None
+    finally:
+        await database.close()
+        await narrow.close()

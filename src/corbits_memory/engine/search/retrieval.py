@@ -5,7 +5,7 @@ read and a connection is to spare, both channels at once.
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -146,7 +146,7 @@ async def retrieve(
     vector: QueryVector | None,
     limit: int,
     crowded: CrowdedScopes,
-    second: Callable[[], AbstractAsyncContextManager[Reading] | None] = lambda: None,
+    second: Callable[[], AbstractAsyncContextManager[Reading | None]] = nullcontext,
 ) -> Retrieved:
     """Candidates for a query; ``text``, ``required`` and ``excluded`` are normalised words.
 
@@ -160,9 +160,8 @@ async def retrieve(
     parameters = {"scope": scope, "query": text, "limit": limit, "small": EXACT_ROWS}
     filtered = required or excluded or asked.keys() - _WHO_ASKS
     if rows_known >= AT_ONCE_ROWS and vector is not None and text and not filtered:
-        other = second()
-        if other is not None:
-            async with other as aside:
+        async with second() as aside:
+            if aside is not None:
                 return await _retrieve_at_once(reading, aside, parameters, vector)
     rows = await reading.fetch(
         load_queries("search")["retrieve"],
@@ -226,14 +225,18 @@ async def _retrieve_at_once(
 
 
 async def _both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, T]) -> tuple[T, T]:
-    """Both results; when one fails, the other has ended too."""
-    beside = asyncio.ensure_future(second)
+    """Both results, the first begun first; when one fails, both have ended."""
+    tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
     try:
-        return await first, await beside
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task.done():
+                task.result()
+        return tasks[0].result(), tasks[1].result()
     finally:
-        if not beside.done():
-            beside.cancel()
-        await asyncio.gather(beside, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _retrieved(
