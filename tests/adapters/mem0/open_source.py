@@ -15,13 +15,14 @@ import mem0
 
 from corbits_memory.core.text import words
 
-DIMS = 256
+DIMS = 8_192
+"""Texts carry ids, whose parts are words too: of few dimensions they meet what is asked, now and then."""
 
 
 def vector(text: str) -> list[float]:
-    found = [0.001] * DIMS
+    found = [0.0001] * DIMS
     for word in words(text):
-        found[int.from_bytes(word.encode(), "big") % (DIMS - 5)] += 1.0
+        found[int.from_bytes(word.encode(), "big") % (DIMS - 1)] += 1.0  # a prime
     return found
 
 
